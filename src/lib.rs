@@ -1,0 +1,9 @@
+//! highwater: a Kafka wire-protocol compatible broker.
+#![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::disallowed_methods)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
+
+pub mod config;
+pub mod log;
+pub mod record;
+pub mod types;

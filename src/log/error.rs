@@ -1,0 +1,79 @@
+//! What appends and reads can fail with, and the one table from there to Kafka's error codes.
+
+use crate::types::{ErrorCode, Offset, ProducerEpoch, ProducerId};
+use std::io;
+
+/// One record that is to blame for a batch's refusal (`RecordError` in Produce answers from version 8 on, KIP-467).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordError {
+    /// The record's place in the batch, from 0.
+    pub batch_index: i32,
+    pub message: Option<String>,
+}
+
+/// Why a batch was not appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    #[error("corrupt batch: {0}")]
+    Corrupt(String),
+    #[error("magic {0} is not supported; only record batches of magic 2 are")]
+    UnsupportedMagic(i8),
+    #[error("invalid record: {message}")]
+    InvalidRecord { message: String, records: Vec<RecordError> },
+    #[error("a batch of {size} bytes is larger than max.message.bytes ({max})")]
+    TooLarge { size: usize, max: usize },
+    #[error("a batch of {size} bytes does not fit in a segment of {segment_bytes} bytes")]
+    LargerThanSegment { size: usize, segment_bytes: usize },
+    #[error("timestamp out of range: {message}")]
+    InvalidTimestamp { message: String, records: Vec<RecordError> },
+    #[error("unsupported compression: {0}")]
+    UnsupportedCompression(String),
+    #[error("producer {producer_id} sent sequence {got} where {expected} was due")]
+    OutOfOrderSequence { producer_id: ProducerId, got: i32, expected: i32 },
+    #[error("producer {producer_id} with epoch {got} is fenced by epoch {current}")]
+    FencedProducer { producer_id: ProducerId, got: ProducerEpoch, current: ProducerEpoch },
+    #[error("invalid transactional write: {0}")]
+    InvalidTxnState(String),
+    #[error("the partition takes no writes until it is recovered: {0}")]
+    Offline(String),
+    #[error("write the log")]
+    Io(#[source] io::Error),
+}
+
+impl From<&AppendError> for ErrorCode {
+    fn from(error: &AppendError) -> Self {
+        match error {
+            AppendError::Corrupt(_) => Self::CorruptMessage,
+            AppendError::UnsupportedMagic(_) => Self::UnsupportedForMessageFormat,
+            AppendError::InvalidRecord { .. } => Self::InvalidRecord,
+            AppendError::TooLarge { .. } => Self::MessageTooLarge,
+            AppendError::LargerThanSegment { .. } => Self::RecordListTooLarge,
+            AppendError::InvalidTimestamp { .. } => Self::InvalidTimestamp,
+            AppendError::UnsupportedCompression(_) => Self::UnsupportedCompressionType,
+            AppendError::OutOfOrderSequence { .. } => Self::OutOfOrderSequenceNumber,
+            AppendError::FencedProducer { .. } => Self::InvalidProducerEpoch,
+            AppendError::InvalidTxnState(_) => Self::InvalidTxnState,
+            AppendError::Offline(_) | AppendError::Io(_) => Self::KafkaStorageError,
+        }
+    }
+}
+
+/// Why a read got nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("offset {asked} is outside of {log_start} to {log_end}")]
+    OutOfRange { asked: Offset, log_start: Offset, log_end: Offset },
+    #[error("the partition is offline: {0}")]
+    Offline(String),
+    #[error("read the log")]
+    Io(#[source] io::Error),
+}
+
+impl From<&ReadError> for ErrorCode {
+    fn from(error: &ReadError) -> Self {
+        match error {
+            ReadError::OutOfRange { .. } => Self::OffsetOutOfRange,
+            ReadError::Offline(_) | ReadError::Io(_) => Self::KafkaStorageError,
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Record batches of magic 2, as they lie on disk and on the wire: read in place, never re-encoded on the way through.
+//!
+//! The log and the handlers see a batch through [`BatchHeader`], 61 bytes; records are decoded only where an answer needs them.
+
+pub mod header;
+
+pub use header::{BatchHeader, Compression, HEADER_BYTES, TimestampType};
