@@ -3,7 +3,9 @@
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
 
+pub mod codec;
 pub mod config;
 pub mod log;
+pub mod net;
 pub mod record;
 pub mod types;

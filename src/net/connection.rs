@@ -1,0 +1,323 @@
+//! One connection: the loop that reads, handles and writes, and the bounds that hold it.
+#![allow(clippy::disallowed_methods, reason = "a shell: it measures requests with the monotonic clock")]
+
+use super::{
+    Answer, ConnectionInfo, Refusal, Service, Timeline,
+    inbound::{Frame, Inbound, Next},
+    memory::{Memory, Reserved},
+    outbox::Outbox,
+};
+use crate::{codec::Reply, types::ErrorCode};
+use std::{
+    collections::VecDeque,
+    future::{Future, pending},
+    io,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    time::{Sleep, sleep_until},
+};
+
+/// The bounds of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// `connections.max.idle.ms`; `None` is no limit.
+    pub idle: Option<Duration>,
+    /// Requests handled whose answers have not left.
+    pub pending_max: usize,
+    /// Encoded answers waiting in memory before no further request is handled.
+    pub out_bytes_max: usize,
+    /// How long a frame waits for memory before its connection is closed: frames that are half there hold memory that others wait for.
+    pub memory_wait: Duration,
+}
+
+impl Limits {
+    pub const DEFAULT: Self =
+        Self { idle: Some(Duration::from_secs(600)), pending_max: 32, out_bytes_max: 1 << 20, memory_wait: Duration::from_secs(30) };
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+pub enum Closed {
+    ByPeer,
+    Idle,
+    Stopped,
+    Refused,
+    Failed(io::Error),
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>;
+
+/// A handled request whose answer has not been put into the outbox.
+struct Slot {
+    answer: Result<Result<Reply, Refusal>, Waiting>,
+    meta: Meta,
+}
+
+struct Meta {
+    api: usize,
+    error: ErrorCode,
+    queue: Duration,
+    work: Duration,
+    handled: Instant,
+    answered: Instant,
+    _memory: Option<Reserved>,
+}
+
+/// What made the loop go on.
+enum Wake {
+    Readable(io::Result<()>),
+    Writable(io::Result<()>),
+    Answered(Result<Reply, Refusal>),
+    Memory(usize, Option<Reserved>),
+    MemoryTimeout,
+    Idle,
+    Stop,
+}
+
+/// Serves a connection until it ends; never longer than `stop` allows once that is set: answers under way are still written.
+pub async fn serve<S: Service>(
+    stream: TcpStream,
+    info: Arc<ConnectionInfo>,
+    service: Arc<S>,
+    memory: Memory,
+    limits: Limits,
+    mut stop: watch::Receiver<bool>,
+) -> Closed {
+    let mut connection = Connection {
+        stream,
+        info,
+        service,
+        memory,
+        limits,
+        inbound: Inbound::default(),
+        slots: VecDeque::new(),
+        outbox: Outbox::default(),
+        wanted: None,
+        stopping: false,
+        read_at: Instant::now(),
+        active: Instant::now(),
+    };
+    match connection.run(&mut stop).await {
+        Ok(closed) => closed,
+        Err(End::Io(e)) => match e.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => Closed::ByPeer,
+            _ => Closed::Failed(e),
+        },
+        Err(End::Refused { frame, refusal }) => {
+            connection.service.refused(&connection.info, &frame, &refusal);
+            Closed::Refused
+        }
+    }
+}
+
+/// Why the loop breaks off.
+enum End {
+    Io(io::Error),
+    Refused { frame: Vec<u8>, refusal: Refusal },
+}
+
+impl From<io::Error> for End {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+struct Connection<S> {
+    stream: TcpStream,
+    info: Arc<ConnectionInfo>,
+    service: Arc<S>,
+    memory: Memory,
+    limits: Limits,
+    inbound: Inbound,
+    slots: VecDeque<Slot>,
+    outbox: Outbox<Meta>,
+    /// The frame under way needs so much memory that was not there.
+    wanted: Option<usize>,
+    stopping: bool,
+    /// When the last bytes came: what a request's queue time counts from.
+    read_at: Instant,
+    active: Instant,
+}
+
+impl<S: Service> Connection<S> {
+    async fn run(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Closed, End> {
+        let idle = sleep_until(self.idle_deadline());
+        tokio::pin!(idle);
+        loop {
+            self.handle_frames()?;
+            self.collect()?;
+            let written = self.write()?;
+            if self.outbox.is_empty() && self.slots.is_empty() {
+                if self.stopping {
+                    return Ok(Closed::Stopped);
+                }
+                self.inbound.rest();
+            }
+            if written && self.has_room() && self.wanted.is_none() && !self.stopping {
+                // Most requests come while the last answer is being written: look before waiting.
+                match self.inbound.read(&self.stream) {
+                    Ok(0) => return Ok(Closed::ByPeer),
+                    Ok(_) => {
+                        self.touch();
+                        continue;
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.inbound.rest(),
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            match self.wait(idle.as_mut(), stop).await {
+                Wake::Readable(ready) => {
+                    ready?;
+                    match self.inbound.read(&self.stream) {
+                        Ok(0) => return Ok(Closed::ByPeer),
+                        Ok(_) => self.touch(),
+                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(e) => return Err(e.into()),
+                    }
+                }
+                Wake::Writable(ready) => ready?,
+                Wake::Answered(answer) => {
+                    if let Some(slot) = self.slots.front_mut() {
+                        slot.meta.answered = Instant::now();
+                        slot.answer = Ok(answer);
+                    }
+                }
+                Wake::Memory(bytes, Some(reserved)) => {
+                    self.wanted = None;
+                    self.inbound.reserve_room(bytes, reserved);
+                }
+                Wake::Memory(_, None) | Wake::MemoryTimeout => return Err(self.refuse(Refusal::OutOfMemory(self.limits.memory_wait))),
+                Wake::Idle if self.idle_deadline() <= tokio::time::Instant::now() => return Ok(Closed::Idle),
+                Wake::Idle => idle.as_mut().reset(self.idle_deadline()),
+                Wake::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    async fn wait(&mut self, idle: Pin<&mut Sleep>, stop: &mut watch::Receiver<bool>) -> Wake {
+        let may_read = self.wanted.is_none() && self.has_room() && !self.stopping;
+        let (memory, wanted, memory_wait) = (&self.memory, self.wanted, self.limits.memory_wait);
+        let stream = &self.stream;
+        let front = self.slots.front_mut().and_then(|slot| slot.answer.as_mut().err());
+        tokio::select! {
+            biased;
+            ready = stream.writable(), if !self.outbox.is_empty() => Wake::Writable(ready),
+            answer = async { match front { Some(waiting) => waiting.await, None => pending().await } } => Wake::Answered(answer),
+            ready = stream.readable(), if may_read => Wake::Readable(ready),
+            got = reserve(memory, wanted) => Wake::Memory(wanted.unwrap_or(0), got),
+            () = tokio::time::sleep(memory_wait), if wanted.is_some() => Wake::MemoryTimeout,
+            () = idle => Wake::Idle,
+            _ = stop.wait_for(|stop| *stop), if !self.stopping => Wake::Stop,
+        }
+    }
+
+    /// Handles the frames that are whole, as long as there is room for their answers.
+    fn handle_frames(&mut self) -> Result<(), End> {
+        while self.has_room() && self.wanted.is_none() && !self.stopping {
+            match self.inbound.next(self.service.as_ref(), &self.memory) {
+                Ok(Next::Frame(frame)) => self.handle(frame)?,
+                Ok(Next::Read) => return Ok(()),
+                Ok(Next::Memory(bytes)) => self.wanted = Some(bytes),
+                Err(refusal) => return Err(self.refuse(refusal)),
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, frame: Frame) -> Result<(), End> {
+        let started = Instant::now();
+        // Kept for the log line of a refusal: a slice that shares the frame's memory.
+        let beginning = frame.bytes.slice(..frame.bytes.len().min(512));
+        let (api, answer) = self.service.handle(&self.info, frame.bytes);
+        let handled = Instant::now();
+        let answer = match answer {
+            Ok(Answer::Ready(reply)) => Ok(Ok(reply)),
+            Ok(Answer::Later(waiting)) => Err(waiting),
+            Err(refusal) => return Err(End::Refused { frame: beginning.to_vec(), refusal }),
+        };
+        let meta = Meta {
+            api,
+            error: ErrorCode::None,
+            queue: started.saturating_duration_since(self.read_at),
+            work: handled.saturating_duration_since(started),
+            handled,
+            answered: handled,
+            _memory: frame.reserved,
+        };
+        self.slots.push_back(Slot { answer, meta });
+        // Answers that are there leave at once, so that a long pipeline doesn't pile up.
+        self.collect()
+    }
+
+    /// Moves answers that are there, in order, into the outbox.
+    fn collect(&mut self) -> Result<(), End> {
+        while self.slots.front().is_some_and(|slot| slot.answer.is_ok()) {
+            let Some(Slot { answer: Ok(answer), mut meta }) = self.slots.pop_front() else { break };
+            match answer {
+                Ok(reply) => {
+                    meta.error = reply.error;
+                    self.outbox.push(reply.segments, meta);
+                }
+                Err(refusal) => return Err(End::Refused { frame: Vec::new(), refusal }),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<bool, End> {
+        let service = &self.service;
+        let active = &mut self.active;
+        let done = self.outbox.write(&self.stream, |meta, _| {
+            let now = Instant::now();
+            *active = now;
+            service.sent(&Timeline {
+                api: meta.api,
+                error: meta.error,
+                queue: meta.queue,
+                work: meta.work,
+                wait: meta.answered.saturating_duration_since(meta.handled),
+                send: now.saturating_duration_since(meta.answered),
+            });
+        })?;
+        Ok(done)
+    }
+
+    fn has_room(&self) -> bool {
+        let waiting: usize = self
+            .slots
+            .iter()
+            .filter_map(|slot| slot.answer.as_ref().ok()?.as_ref().ok())
+            .flat_map(|reply| &reply.segments)
+            .map(|segment| segment.len())
+            .sum();
+        self.slots.len() < self.limits.pending_max && self.outbox.memory_bytes() + waiting < self.limits.out_bytes_max
+    }
+
+    fn touch(&mut self) {
+        self.read_at = Instant::now();
+        self.active = self.read_at;
+    }
+
+    fn idle_deadline(&self) -> tokio::time::Instant {
+        // A connection whose client waits for an answer of ours is not idle.
+        let since = if self.slots.is_empty() { self.active } else { Instant::now() };
+        let idle = self.limits.idle.unwrap_or(Duration::from_secs(365 * 86_400));
+        tokio::time::Instant::from_std(since) + idle
+    }
+
+    fn refuse(&self, refusal: Refusal) -> End {
+        End::Refused { frame: self.inbound.unread().iter().take(512).copied().collect(), refusal }
+    }
+}
+
+async fn reserve(memory: &Memory, wanted: Option<usize>) -> Option<Reserved> {
+    match wanted {
+        Some(bytes) => memory.reserve(bytes).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,103 @@
+//! Frames out of a byte stream: length, limit, memory, bytes.
+//!
+//! Small frames are read many at a time into one buffer. A large one gets a buffer of its own size once the budget has room, and
+//! the socket is read exactly to its end, so that its bytes are copied once, by the kernel.
+
+use super::{
+    Refusal, Service,
+    memory::{Memory, Reserved},
+};
+use crate::codec::header::Prelude;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::net::TcpStream;
+
+/// What is read at a time while no large frame is under way; held by a connection only between its first byte and its answer.
+const CHUNK_BYTES: usize = 16 << 10;
+const LENGTH_BYTES: usize = 4;
+
+/// A whole frame, without its length, and the memory that it holds.
+pub struct Frame {
+    pub bytes: Bytes,
+    pub reserved: Option<Reserved>,
+}
+
+/// What the buffer holds now.
+pub enum Next {
+    Frame(Frame),
+    /// More bytes have to be read.
+    Read,
+    /// The frame needs so many bytes of the budget before it may be read.
+    Memory(usize),
+}
+
+#[derive(Default)]
+pub struct Inbound {
+    buffer: BytesMut,
+    reserved: Option<Reserved>,
+}
+
+impl Inbound {
+    /// The next frame if it is whole.
+    pub fn next<S: Service>(&mut self, service: &S, memory: &Memory) -> Result<Next, Refusal> {
+        let Some(prefix) = self.buffer.first_chunk::<LENGTH_BYTES>() else { return Ok(Next::Read) };
+        let len = i32::from_be_bytes(*prefix);
+        let Some(prelude) = self.buffer.get(LENGTH_BYTES..).and_then(Prelude::peek) else {
+            // Even the shortest request has a prelude, and no limit is lower than this one.
+            return self.check_len(len, usize::MAX).map(|_| Next::Read);
+        };
+        let len = self.check_len(len, service.frame_bytes_max(prelude))?;
+        let whole = len.saturating_add(LENGTH_BYTES);
+        if self.buffer.len() >= whole {
+            self.buffer.advance(LENGTH_BYTES);
+            let bytes = self.buffer.split_to(len).freeze();
+            return Ok(Next::Frame(Frame { bytes, reserved: self.reserved.take() }));
+        }
+        if whole > CHUNK_BYTES && self.reserved.is_none() {
+            match memory.try_reserve(whole) {
+                Some(reserved) => self.reserve_room(whole, reserved),
+                None => return Ok(Next::Memory(whole)),
+            }
+        }
+        Ok(Next::Read)
+    }
+
+    /// The budget had room after all: takes the buffer for the frame under way.
+    pub fn reserve_room(&mut self, whole: usize, reserved: Reserved) {
+        self.reserved = Some(reserved);
+        self.buffer.reserve(whole.saturating_sub(self.buffer.len()));
+    }
+
+    fn check_len(&self, len: i32, max: usize) -> Result<usize, Refusal> {
+        match usize::try_from(len) {
+            Ok(n) if (Prelude::BYTES..=max).contains(&n) => Ok(n),
+            _ => Err(Refusal::FrameLength { len: len.into(), max }),
+        }
+    }
+
+    /// Reads what the socket has, once; `Ok(0)` is the peer's end, `WouldBlock` means that it has nothing.
+    pub fn read(&mut self, stream: &TcpStream) -> std::io::Result<usize> {
+        let wanted = match self.buffer.first_chunk::<LENGTH_BYTES>() {
+            Some(prefix) if self.reserved.is_some() => {
+                let len = usize::try_from(i32::from_be_bytes(*prefix)).unwrap_or(0);
+                len.saturating_add(LENGTH_BYTES).saturating_sub(self.buffer.len())
+            }
+            _ => {
+                self.buffer.reserve(CHUNK_BYTES);
+                CHUNK_BYTES
+            }
+        };
+        stream.try_read_buf(&mut (&mut self.buffer).limit(wanted))
+    }
+
+    /// Gives the buffer back while nothing is in it: ten thousand idle connections hold none.
+    pub fn rest(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+        }
+    }
+
+    /// The beginning of what could not be taken, for its log line.
+    pub fn unread(&self) -> &[u8] {
+        self.buffer.get(LENGTH_BYTES..).unwrap_or_default()
+    }
+}

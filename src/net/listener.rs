@@ -1,0 +1,164 @@
+//! Accepting connections, within `max.connections` and `max.connections.per.ip`.
+#![allow(clippy::disallowed_methods, reason = "a shell: it spawns the connections' tasks, and stops them")]
+
+use super::{
+    ConnectionInfo, ListenerInfo, Service,
+    connection::{Closed, Limits, serve},
+    memory::Memory,
+};
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
+};
+
+/// How long accepting rests after an error that a retry at once would only meet again (no descriptors left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What happens to connections, for metrics and logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionEvent {
+    Accepted,
+    /// Refused at the door: its address has `max.connections.per.ip` already.
+    TooManyFromAddress(SocketAddr),
+    Closed(&'static str),
+}
+
+/// Shared by all listeners of the broker.
+pub struct Door {
+    /// `max.connections`: a permit for each; at the limit accepting waits, as in Kafka.
+    permits: Arc<Semaphore>,
+    per_address: Mutex<HashMap<IpAddr, usize>>,
+    per_address_max: usize,
+    pub memory: Memory,
+    pub limits: Limits,
+    observe: Box<dyn Fn(ConnectionEvent) + Send + Sync>,
+}
+
+impl Door {
+    pub fn new(
+        connections_max: usize,
+        per_address_max: usize,
+        memory: Memory,
+        limits: Limits,
+        observe: impl Fn(ConnectionEvent) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS))),
+            per_address: Mutex::new(HashMap::new()),
+            per_address_max,
+            memory,
+            limits,
+            observe: Box::new(observe),
+        }
+    }
+
+    /// Counts a connection of this address; `None` if it has its share already.
+    fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Entered> {
+        let mut counts = self.per_address.lock();
+        let count = counts.entry(address).or_insert(0);
+        if *count >= self.per_address_max {
+            if *count == 0 {
+                counts.remove(&address);
+            }
+            return None;
+        }
+        *count += 1;
+        Some(Entered { door: self.clone(), address })
+    }
+}
+
+/// One counted connection.
+struct Entered {
+    door: Arc<Door>,
+    address: IpAddr,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut counts = self.door.per_address.lock();
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Accepts and serves until `stop` is set, then waits for the connections' answers.
+pub async fn accept<S: Service>(
+    listener: TcpListener,
+    info: Arc<ListenerInfo>,
+    service: Arc<S>,
+    door: Arc<Door>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            accepted = next(&listener, &door) => accepted,
+        };
+        match accepted {
+            Ok((stream, peer, permit)) => {
+                let Some(entered) = door.enter(peer.ip()) else {
+                    (door.observe)(ConnectionEvent::TooManyFromAddress(peer));
+                    continue;
+                };
+                (door.observe)(ConnectionEvent::Accepted);
+                let info = Arc::new(ConnectionInfo { peer, listener: info.clone() });
+                let (service, door, stop) = (service.clone(), door.clone(), stop.clone());
+                connections.spawn(async move {
+                    let closed = serve(stream, info, service, door.memory.clone(), door.limits, stop).await;
+                    if let Closed::Failed(error) = &closed {
+                        tracing::debug!(%peer, %error, "connection failed");
+                    }
+                    (door.observe)(ConnectionEvent::Closed(reason(&closed)));
+                    drop((entered, permit));
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, listener = info.name, "cannot accept a connection; is the limit of open files (ulimit -n) too low?");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn next(listener: &TcpListener, door: &Door) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let permit = door.permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                stream.set_nodelay(true)?;
+                return Ok((stream, peer, permit));
+            }
+            // The peer was gone before it was accepted.
+            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn reason(closed: &Closed) -> &'static str {
+    match closed {
+        Closed::ByPeer => "peer",
+        Closed::Idle => "idle",
+        Closed::Stopped => "stopped",
+        Closed::Refused => "refused",
+        Closed::Failed(_) => "failed",
+    }
+}

@@ -1,0 +1,91 @@
+//! Listeners and connections: frames in, answers out, in order, within bounds.
+//!
+//! One task a connection. It reads a frame, has the [`Service`] handle it, and writes the answers in the order of their requests;
+//! while an answer waits (a long-polling Fetch, a sync), the next requests are already handled, up to a bound. What it never
+//! does: look into a request's body, or hold more of a peer's bytes than it has taken from the memory budget.
+
+pub mod connection;
+mod inbound;
+pub mod listener;
+pub mod memory;
+mod outbox;
+
+use crate::{
+    codec::{Malformed, Reply, header::Prelude, reply::EncodeError},
+    types::ErrorCode,
+};
+use bytes::Bytes;
+use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+
+/// A listener as clients see it: the address that Metadata answers on it name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerInfo {
+    /// `PLAINTEXT` or a name of the user's.
+    pub name: String,
+    pub advertised_host: String,
+    pub advertised_port: u16,
+}
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub struct ConnectionInfo {
+    pub peer: SocketAddr,
+    pub listener: Arc<ListenerInfo>,
+}
+
+/// What a request comes to.
+pub enum Answer {
+    Ready(Reply),
+    /// It waits for an offset or a disk; later requests of the connection are handled meanwhile, their answers stay behind it.
+    Later(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
+}
+
+/// Why a connection is closed instead of an answer. One (rate-limited) log line each.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("malformed request: {0}")]
+    Malformed(#[from] Malformed),
+    #[error("a frame of {len} bytes where at most {max} are allowed")]
+    FrameLength { len: i64, max: usize },
+    #[error("API key {0} is not served here")]
+    UnknownApi(i16),
+    #[error("{api} version {version} is not served here (versions {min} to {max} are)")]
+    UnsupportedVersion { api: &'static str, version: i16, min: i16, max: i16 },
+    #[error("produce with acks=0 failed ({0}), which only a closed connection can tell the producer")]
+    Unacknowledged(ErrorCode),
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    #[error("no memory for the request within {} s: queued.max.request.bytes is taken by other requests", .0.as_secs())]
+    OutOfMemory(Duration),
+}
+
+/// How the time of a request went, for metrics.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeline {
+    /// The API's place in the table.
+    pub api: usize,
+    pub error: ErrorCode,
+    /// From the frame's last byte to the handler.
+    pub queue: Duration,
+    /// In the handler.
+    pub work: Duration,
+    /// From the handler's end until the answer was there and the answers before it had left.
+    pub wait: Duration,
+    /// Writing it to the socket.
+    pub send: Duration,
+}
+
+/// What connections serve. The broker's is `api::Context`; tests have their own.
+pub trait Service: Send + Sync + 'static {
+    /// The most bytes that a frame which begins like this may have.
+    fn frame_bytes_max(&self, prelude: Prelude) -> usize;
+    /// Handles one frame (without its length); the number is the API's place in the table.
+    fn handle(&self, connection: &Arc<ConnectionInfo>, frame: Bytes) -> (usize, Result<Answer, Refusal>);
+    /// An answer has left.
+    fn sent(&self, timeline: &Timeline);
+    /// A connection is about to be closed; `frame` is the beginning of what it sent.
+    fn refused(&self, connection: &ConnectionInfo, frame: &[u8], refusal: &Refusal);
+}
+
+#[cfg(test)]
+mod tests;
