@@ -6,4 +6,5 @@
 pub mod config;
 pub mod log;
 pub mod record;
+pub mod telemetry;
 pub mod types;
