@@ -8,4 +8,5 @@ pub mod config;
 pub mod log;
 pub mod net;
 pub mod record;
+pub mod telemetry;
 pub mod types;

@@ -1,0 +1,177 @@
+//! The HTTP listener: `/metrics`, `/healthz`, `/readyz` and a page that points to them. GET and HEAD only; no request's body is read.
+//!
+//! A client can hold one of a few connections for a bounded time and nothing else: the head of a request has a size and a deadline,
+//! an answer a deadline, and scrapes are rendered one at a time, beside the threads that serve Kafka clients.
+
+use super::{
+    exposition::{CONTENT_TYPE, Exposition},
+    process,
+    registry::Registry,
+};
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+/// The bytes that a request's head may have (hyper allows no less).
+const HEAD_BYTES_MAX: usize = 8192;
+/// Its header fields.
+const HEADERS_MAX: usize = 64;
+/// How long requests in flight may take once the listener stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// The pause after `accept` failed, as when there are no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What HTTP clients may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Connections served at once; more wait in the listener's queue.
+    connections: usize,
+    /// How long a client may take to send a head; also how long a connection may be idle.
+    head: Duration,
+    /// How long a connection may live: a client that reads its answer slowly holds that answer no longer.
+    connection: Duration,
+}
+
+const LIMITS: Limits = Limits { connections: 32, head: Duration::from_secs(10), connection: Duration::from_secs(60) };
+
+/// Where the listener reads the broker's state.
+pub trait Source: Send + Sync + 'static {
+    /// Whether clients are served; if not, why not, in a line.
+    fn ready(&self) -> Result<(), String>;
+
+    /// Writes the families that are read at the scrape: topics, partitions. May block for as long as that takes.
+    fn render(&self, out: &mut Exposition);
+}
+
+#[derive(Clone)]
+struct Context {
+    registry: Registry,
+    source: Arc<dyn Source>,
+    scrape: Arc<Semaphore>,
+}
+
+/// Serves until `stop` is done, then lets requests in flight finish for a short while.
+pub async fn serve(listener: TcpListener, registry: Registry, source: Arc<dyn Source>, stop: impl Future<Output = ()>) {
+    serve_within(LIMITS, listener, registry, source, stop).await;
+}
+
+async fn serve_within(limits: Limits, listener: TcpListener, registry: Registry, source: Arc<dyn Source>, stop: impl Future<Output = ()>) {
+    let router = router(Context { registry, source, scrape: Arc::new(Semaphore::new(1)) });
+    let (stopping, stopped) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < limits.connections => match accepted {
+                Ok((stream, _)) => { connections.spawn(connection(stream, limits, router.clone(), stopped.clone())); }
+                Err(error) => {
+                    tracing::warn!(%error, "accept an HTTP connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    let _ = stopping.send(true);
+    let _ = timeout(STOP_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+async fn connection(stream: TcpStream, limits: Limits, router: Router, mut stopped: watch::Receiver<bool>) {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
+    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let deadline = sleep(limits.connection);
+    let mut served = pin!(served);
+    let mut deadline = pin!(deadline);
+    let result = tokio::select! {
+        result = &mut served => Some(result),
+        () = &mut deadline => return,
+        () = async { let _ = stopped.wait_for(|stopped| *stopped).await; } => None,
+    };
+    let result = match result {
+        Some(result) => result,
+        None => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "an HTTP connection ended");
+    }
+}
+
+fn router(context: Context) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .fallback(not_found)
+        .with_state(context)
+}
+
+async fn index() -> &'static str {
+    concat!(
+        "highwater ",
+        env!("CARGO_PKG_VERSION"),
+        "\n\n/metrics  for Prometheus\n/healthz  200 while the process runs\n/readyz   200 when clients are served, 503 and the reason when not\n"
+    )
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn readyz(State(context): State<Context>) -> Response {
+    match context.source.ready() {
+        Ok(()) => "ready\n".into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {reason}\n")).into_response(),
+    }
+}
+
+async fn not_found() -> (StatusCode, &'static str) {
+    (StatusCode::NOT_FOUND, "not found: see /\n")
+}
+
+/// The text of a scrape. Renders on a blocking thread, one scrape at a time: thousands of partitions take milliseconds.
+async fn metrics(State(context): State<Context>) -> Response {
+    let Ok(_turn) = context.scrape.clone().acquire_owned().await else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    let rendered = tokio::task::spawn_blocking(move || render(&context.registry, context.source.as_ref())).await;
+    match rendered {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "render the metrics");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+fn render(registry: &Registry, source: &dyn Source) -> String {
+    let mut out = Exposition::after(registry.render());
+    source.render(&mut out);
+    process::render(&mut out);
+    out.finish()
+}
+
+#[cfg(test)]
+mod tests;

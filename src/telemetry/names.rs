@@ -1,0 +1,144 @@
+//! Every metric that the broker exports: the only place where a metric's name, labels and help stand.
+//!
+//! Names follow Prometheus' rules: `highwater_<what>_<base unit>`, and `_total` on counters; `process_*` are the names that every
+//! Prometheus client library uses. A label's values come from an enum, the table of APIs or the topics that exist, never from a peer.
+
+use std::fmt::Write;
+
+/// What a metric is to Prometheus.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    /// With its buckets' upper bounds, ascending, without `+Inf`.
+    Histogram(&'static [f64]),
+}
+
+impl Kind {
+    /// As a `# TYPE` line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram(_) => "histogram",
+        }
+    }
+}
+
+/// A family of series.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Metric {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// The names of its labels; a sample gives their values in this order.
+    pub labels: &'static [&'static str],
+    /// One sentence without a full stop.
+    pub help: &'static str,
+}
+
+/// From 100 µs, what a cached read takes, to 30 s, the longest that a client waits by default.
+pub const REQUEST_SECONDS: &[f64] =
+    &[0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+macro_rules! metrics {
+    ($($constant:ident = $kind:ident $(($buckets:ident))? $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(#[doc = $help] pub const $constant: Metric =
+            Metric { name: $name, kind: Kind::$kind $(($buckets))?, labels: &[$($label),*], help: $help };)*
+        /// All of them, in the order in which README lists them.
+        pub const ALL: &[&Metric] = &[$(&$constant),*];
+    };
+}
+
+metrics! {
+    REQUESTS = Counter "highwater_requests_total" ["api", "error"] "Requests answered, by API and by the answer's first error code (NONE if it has none)";
+    REQUEST_DURATION = Histogram(REQUEST_SECONDS) "highwater_request_duration_seconds" ["api"] "Time from a request's last byte read to its answer's last byte written";
+    REQUEST_STAGE_DURATION = Histogram(REQUEST_SECONDS) "highwater_request_stage_duration_seconds" ["api", "stage"] "The parts of that time: queue (before work began), work, wait (for offsets, data or syncs) and send (written behind earlier answers)";
+    REQUEST_BYTES = Counter "highwater_request_bytes_total" ["api"] "Bytes of requests, their length prefix included";
+    RESPONSE_BYTES = Counter "highwater_response_bytes_total" ["api"] "Bytes of answers, their length prefix included";
+    NETWORK_RECEIVED = Counter "highwater_network_received_bytes_total" [] "Bytes read from Kafka clients' connections";
+    NETWORK_SENT = Counter "highwater_network_sent_bytes_total" [] "Bytes written to Kafka clients' connections";
+    CONNECTIONS = Gauge "highwater_connections" [] "Kafka clients' connections open now";
+    CONNECTIONS_OPENED = Counter "highwater_connections_opened_total" [] "Connections accepted and served";
+    CONNECTIONS_CLOSED = Counter "highwater_connections_closed_total" ["reason"] "Connections that were served and are closed, by reason";
+    CONNECTIONS_REJECTED = Counter "highwater_connections_rejected_total" ["reason"] "Connections closed at once because a limit was reached";
+    FRAMES_REJECTED = Counter "highwater_frames_rejected_total" ["reason"] "Frames that were no valid request; each closed its connection";
+    TOPIC_PARTITIONS = Gauge "highwater_topic_partitions" ["topic"] "Partitions of the topic";
+    TOPIC_RECEIVED_BYTES = Counter "highwater_topic_received_bytes_total" ["topic"] "Bytes of record batches appended to the topic";
+    TOPIC_RECEIVED_RECORDS = Counter "highwater_topic_received_records_total" ["topic"] "Records appended to the topic";
+    TOPIC_SENT_BYTES = Counter "highwater_topic_sent_bytes_total" ["topic"] "Bytes of record batches sent to consumers of the topic";
+    TOPIC_SENT_RECORDS = Counter "highwater_topic_sent_records_total" ["topic"] "Records sent to consumers of the topic";
+    PARTITION_LOG_START = Gauge "highwater_partition_log_start_offset" ["topic", "partition"] "The first offset that the partition still has";
+    PARTITION_LAST_STABLE = Gauge "highwater_partition_last_stable_offset" ["topic", "partition"] "Where read_committed consumers stop: the first offset of the oldest open transaction, or the high watermark";
+    PARTITION_HIGH_WATERMARK = Gauge "highwater_partition_high_watermark_offset" ["topic", "partition"] "Where consumers stop: the offset after the last record that all in-sync replicas have";
+    PARTITION_LOG_END = Gauge "highwater_partition_log_end_offset" ["topic", "partition"] "The offset that the next record will get";
+    PARTITION_SIZE = Gauge "highwater_partition_size_bytes" ["topic", "partition"] "Bytes of the partition's segments, without their indexes";
+    PARTITION_SEGMENTS = Gauge "highwater_partition_segments" ["topic", "partition"] "Segments of the partition, the active one included";
+    BUILD_INFO = Gauge "highwater_build_info" ["version"] "Always 1; its label says which version runs";
+    PROCESS_START_TIME = Gauge "process_start_time_seconds" [] "When the process started, in seconds since 1970";
+    PROCESS_CPU = Counter "process_cpu_seconds_total" [] "CPU time, user and system";
+    PROCESS_RESIDENT = Gauge "process_resident_memory_bytes" [] "Resident memory";
+    PROCESS_VIRTUAL = Gauge "process_virtual_memory_bytes" [] "Virtual memory";
+    PROCESS_THREADS = Gauge "process_threads" [] "Threads";
+    PROCESS_OPEN_FDS = Gauge "process_open_fds" [] "Open file descriptors";
+    PROCESS_MAX_FDS = Gauge "process_max_fds" [] "File descriptors that the process may open";
+}
+
+/// README's table of metrics, in Markdown.
+pub fn readme_table() -> String {
+    let mut table = String::from("| metric | type | labels | what it says |\n| --- | --- | --- | --- |\n");
+    for metric in ALL {
+        let labels = metric.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(table, "| `{}` | {} | {labels} | {} |", metric.name, metric.kind.name(), metric.help);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_follow_prometheus_rules() {
+        let mut seen = BTreeSet::new();
+        for metric in ALL {
+            let name = metric.name;
+            assert!(seen.insert(name), "{name} twice");
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
+            assert!(name.starts_with("highwater_") || name.starts_with("process_"), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}: _total is for counters and for them alone");
+            for ending in ["_count", "_sum", "_bucket", "_info_total"] {
+                assert!(!name.ends_with(ending), "{name}");
+            }
+            for unit in
+                ["_ms", "milliseconds", "_kb", "kilobytes", "_mb", "minutes", "hours", "_percent", "_counter", "_gauge", "_histogram"]
+            {
+                assert!(!name.contains(unit), "{name} is not in base units");
+            }
+            if matches!(metric.kind, Kind::Histogram(_)) {
+                assert!(name.ends_with("_seconds") || name.ends_with("_bytes"), "{name} has no unit");
+            }
+        }
+    }
+
+    #[test]
+    fn helps_and_labels_are_well_formed() {
+        for metric in ALL {
+            assert!(!metric.help.is_empty() && !metric.help.ends_with('.') && !metric.help.contains(['\n', '|']), "{}", metric.name);
+            for label in metric.labels {
+                assert!(label.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') && !label.starts_with("__"), "{}: {label}", metric.name);
+                assert!(!["le", "quantile", "job", "instance"].contains(label), "{}: {label} is Prometheus' own", metric.name);
+            }
+            let Kind::Histogram(buckets) = metric.kind else { continue };
+            assert!(!buckets.is_empty() && buckets.windows(2).all(|pair| pair[0] < pair[1]), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn readme_has_a_row_for_each() {
+        let table = readme_table();
+        assert_eq!(table.lines().count(), ALL.len() + 2);
+        assert!(table.lines().all(|row| row.matches('|').count() == 5), "a cell holds a bar");
+        assert!(table.contains("| `highwater_requests_total` | counter | `api`, `error` |"));
+    }
+}
