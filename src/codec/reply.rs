@@ -88,6 +88,15 @@ impl Reply {
         Ok(Self { segments: vec![Segment::Bytes(frame.freeze())], error })
     }
 
+    /// Bytes on the wire.
+    pub fn len(&self) -> usize {
+        self.segments.iter().map(Segment::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.segments.iter().all(Segment::is_empty)
+    }
+
     /// No answer at all (Produce with `acks=0`).
     pub fn nothing() -> Self {
         Self { segments: Vec::new(), error: ErrorCode::None }

@@ -2,12 +2,16 @@
 #![allow(clippy::disallowed_methods, reason = "a shell: it measures requests with the monotonic clock")]
 
 use super::{
-    Answer, ConnectionInfo, Refusal, Service, Timeline,
+    Answer, Answered, ConnectionInfo, Refusal, Service,
     inbound::{Frame, Inbound, Next},
     memory::{Memory, Reserved},
     outbox::Outbox,
 };
-use crate::{codec::Reply, types::ErrorCode};
+use crate::{
+    codec::Reply,
+    telemetry::{CloseReason, RequestTimes},
+    types::ErrorCode,
+};
 use std::{
     collections::VecDeque,
     future::{Future, pending},
@@ -40,16 +44,6 @@ impl Limits {
         Self { idle: Some(Duration::from_secs(600)), pending_max: 32, out_bytes_max: 1 << 20, memory_wait: Duration::from_secs(30) };
 }
 
-/// How a connection ended.
-#[derive(Debug)]
-pub enum Closed {
-    ByPeer,
-    Idle,
-    Stopped,
-    Refused,
-    Failed(io::Error),
-}
-
 type Waiting = Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>;
 
 /// A handled request whose answer has not been put into the outbox.
@@ -61,6 +55,8 @@ struct Slot {
 struct Meta {
     api: usize,
     error: ErrorCode,
+    request_bytes: usize,
+    response_bytes: usize,
     queue: Duration,
     work: Duration,
     handled: Instant,
@@ -87,7 +83,7 @@ pub async fn serve<S: Service>(
     memory: Memory,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
-) -> Closed {
+) -> CloseReason {
     let mut connection = Connection {
         stream,
         info,
@@ -103,14 +99,20 @@ pub async fn serve<S: Service>(
         active: Instant::now(),
     };
     match connection.run(&mut stop).await {
-        Ok(closed) => closed,
-        Err(End::Io(e)) => match e.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => Closed::ByPeer,
-            _ => Closed::Failed(e),
+        Ok(reason) => reason,
+        Err(End::Io(error)) => match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => CloseReason::Client,
+            _ => {
+                tracing::debug!(peer = %connection.info.peer, %error, "connection failed");
+                CloseReason::Io
+            }
         },
         Err(End::Refused { frame, refusal }) => {
             connection.service.refused(&connection.info, &frame, &refusal);
-            Closed::Refused
+            match refusal {
+                Refusal::Unacknowledged(_) => CloseReason::AcksZeroFailed,
+                _ => CloseReason::BadRequest,
+            }
         }
     }
 }
@@ -145,7 +147,7 @@ struct Connection<S> {
 }
 
 impl<S: Service> Connection<S> {
-    async fn run(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Closed, End> {
+    async fn run(&mut self, stop: &mut watch::Receiver<bool>) -> Result<CloseReason, End> {
         let idle = sleep_until(self.idle_deadline());
         tokio::pin!(idle);
         loop {
@@ -154,14 +156,14 @@ impl<S: Service> Connection<S> {
             let written = self.write()?;
             if self.outbox.is_empty() && self.slots.is_empty() {
                 if self.stopping {
-                    return Ok(Closed::Stopped);
+                    return Ok(CloseReason::Shutdown);
                 }
                 self.inbound.rest();
             }
             if written && self.has_room() && self.wanted.is_none() && !self.stopping {
                 // Most requests come while the last answer is being written: look before waiting.
                 match self.inbound.read(&self.stream) {
-                    Ok(0) => return Ok(Closed::ByPeer),
+                    Ok(0) => return Ok(CloseReason::Client),
                     Ok(_) => {
                         self.touch();
                         continue;
@@ -174,7 +176,7 @@ impl<S: Service> Connection<S> {
                 Wake::Readable(ready) => {
                     ready?;
                     match self.inbound.read(&self.stream) {
-                        Ok(0) => return Ok(Closed::ByPeer),
+                        Ok(0) => return Ok(CloseReason::Client),
                         Ok(_) => self.touch(),
                         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                         Err(e) => return Err(e.into()),
@@ -192,7 +194,7 @@ impl<S: Service> Connection<S> {
                     self.inbound.reserve_room(bytes, reserved);
                 }
                 Wake::Memory(_, None) | Wake::MemoryTimeout => return Err(self.refuse(Refusal::OutOfMemory(self.limits.memory_wait))),
-                Wake::Idle if self.idle_deadline() <= tokio::time::Instant::now() => return Ok(Closed::Idle),
+                Wake::Idle if self.idle_deadline() <= tokio::time::Instant::now() => return Ok(CloseReason::Idle),
                 Wake::Idle => idle.as_mut().reset(self.idle_deadline()),
                 Wake::Stop => self.stopping = true,
             }
@@ -233,6 +235,7 @@ impl<S: Service> Connection<S> {
         let started = Instant::now();
         // Kept for the log line of a refusal: a slice that shares the frame's memory.
         let beginning = frame.bytes.slice(..frame.bytes.len().min(512));
+        let request_bytes = frame.bytes.len();
         let (api, answer) = self.service.handle(&self.info, frame.bytes);
         let handled = Instant::now();
         let answer = match answer {
@@ -243,6 +246,8 @@ impl<S: Service> Connection<S> {
         let meta = Meta {
             api,
             error: ErrorCode::None,
+            request_bytes,
+            response_bytes: 0,
             queue: started.saturating_duration_since(self.read_at),
             work: handled.saturating_duration_since(started),
             handled,
@@ -261,6 +266,7 @@ impl<S: Service> Connection<S> {
             match answer {
                 Ok(reply) => {
                     meta.error = reply.error;
+                    meta.response_bytes = reply.len();
                     self.outbox.push(reply.segments, meta);
                 }
                 Err(refusal) => return Err(End::Refused { frame: Vec::new(), refusal }),
@@ -272,29 +278,23 @@ impl<S: Service> Connection<S> {
     fn write(&mut self) -> Result<bool, End> {
         let service = &self.service;
         let active = &mut self.active;
-        let done = self.outbox.write(&self.stream, |meta, _| {
+        let done = self.outbox.write(&self.stream, |meta| {
             let now = Instant::now();
             *active = now;
-            service.sent(&Timeline {
-                api: meta.api,
-                error: meta.error,
+            let times = RequestTimes {
                 queue: meta.queue,
                 work: meta.work,
                 wait: meta.answered.saturating_duration_since(meta.handled),
                 send: now.saturating_duration_since(meta.answered),
-            });
+            };
+            let Meta { api, error, request_bytes, response_bytes, .. } = meta;
+            service.sent(&Answered { api, error, times, request_bytes, response_bytes });
         })?;
         Ok(done)
     }
 
     fn has_room(&self) -> bool {
-        let waiting: usize = self
-            .slots
-            .iter()
-            .filter_map(|slot| slot.answer.as_ref().ok()?.as_ref().ok())
-            .flat_map(|reply| &reply.segments)
-            .map(|segment| segment.len())
-            .sum();
+        let waiting: usize = self.slots.iter().filter_map(|slot| slot.answer.as_ref().ok()?.as_ref().ok()).map(Reply::len).sum();
         self.slots.len() < self.limits.pending_max && self.outbox.memory_bytes() + waiting < self.limits.out_bytes_max
     }
 

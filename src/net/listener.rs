@@ -3,9 +3,10 @@
 
 use super::{
     ConnectionInfo, ListenerInfo, Service,
-    connection::{Closed, Limits, serve},
+    connection::{Limits, serve},
     memory::Memory,
 };
+use crate::telemetry::RejectReason;
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
@@ -23,15 +24,6 @@ use tokio::{
 /// How long accepting rests after an error that a retry at once would only meet again (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What happens to connections, for metrics and logs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConnectionEvent {
-    Accepted,
-    /// Refused at the door: its address has `max.connections.per.ip` already.
-    TooManyFromAddress(SocketAddr),
-    Closed(&'static str),
-}
-
 /// Shared by all listeners of the broker.
 pub struct Door {
     /// `max.connections`: a permit for each; at the limit accepting waits, as in Kafka.
@@ -40,24 +32,16 @@ pub struct Door {
     per_address_max: usize,
     pub memory: Memory,
     pub limits: Limits,
-    observe: Box<dyn Fn(ConnectionEvent) + Send + Sync>,
 }
 
 impl Door {
-    pub fn new(
-        connections_max: usize,
-        per_address_max: usize,
-        memory: Memory,
-        limits: Limits,
-        observe: impl Fn(ConnectionEvent) + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new(connections_max: usize, per_address_max: usize, memory: Memory, limits: Limits) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS))),
             per_address: Mutex::new(HashMap::new()),
             per_address_max,
             memory,
             limits,
-            observe: Box::new(observe),
         }
     }
 
@@ -113,18 +97,15 @@ pub async fn accept<S: Service>(
         match accepted {
             Ok((stream, peer, permit)) => {
                 let Some(entered) = door.enter(peer.ip()) else {
-                    (door.observe)(ConnectionEvent::TooManyFromAddress(peer));
+                    service.turned_away(peer, RejectReason::MaxConnectionsPerIp);
                     continue;
                 };
-                (door.observe)(ConnectionEvent::Accepted);
+                service.opened();
                 let info = Arc::new(ConnectionInfo { peer, listener: info.clone() });
                 let (service, door, stop) = (service.clone(), door.clone(), stop.clone());
                 connections.spawn(async move {
-                    let closed = serve(stream, info, service, door.memory.clone(), door.limits, stop).await;
-                    if let Closed::Failed(error) = &closed {
-                        tracing::debug!(%peer, %error, "connection failed");
-                    }
-                    (door.observe)(ConnectionEvent::Closed(reason(&closed)));
+                    let reason = serve(stream, info, service.clone(), door.memory.clone(), door.limits, stop).await;
+                    service.closed(reason);
                     drop((entered, permit));
                 });
             }
@@ -150,15 +131,5 @@ async fn next(listener: &TcpListener, door: &Door) -> io::Result<(TcpStream, Soc
             Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(e) => return Err(e),
         }
-    }
-}
-
-fn reason(closed: &Closed) -> &'static str {
-    match closed {
-        Closed::ByPeer => "peer",
-        Closed::Idle => "idle",
-        Closed::Stopped => "stopped",
-        Closed::Refused => "refused",
-        Closed::Failed(_) => "failed",
     }
 }

@@ -12,6 +12,7 @@ mod outbox;
 
 use crate::{
     codec::{Malformed, Reply, header::Prelude, reply::EncodeError},
+    telemetry::{CloseReason, RejectReason, RequestTimes},
     types::ErrorCode,
 };
 use bytes::Bytes;
@@ -59,20 +60,15 @@ pub enum Refusal {
     OutOfMemory(Duration),
 }
 
-/// How the time of a request went, for metrics.
+/// An answered request, for metrics.
 #[derive(Debug, Clone, Copy)]
-pub struct Timeline {
+pub struct Answered {
     /// The API's place in the table.
     pub api: usize,
     pub error: ErrorCode,
-    /// From the frame's last byte to the handler.
-    pub queue: Duration,
-    /// In the handler.
-    pub work: Duration,
-    /// From the handler's end until the answer was there and the answers before it had left.
-    pub wait: Duration,
-    /// Writing it to the socket.
-    pub send: Duration,
+    pub times: RequestTimes,
+    pub request_bytes: usize,
+    pub response_bytes: usize,
 }
 
 /// What connections serve. The broker's is `api::Context`; tests have their own.
@@ -82,9 +78,13 @@ pub trait Service: Send + Sync + 'static {
     /// Handles one frame (without its length); the number is the API's place in the table.
     fn handle(&self, connection: &Arc<ConnectionInfo>, frame: Bytes) -> (usize, Result<Answer, Refusal>);
     /// An answer has left.
-    fn sent(&self, timeline: &Timeline);
+    fn sent(&self, answered: &Answered);
     /// A connection is about to be closed; `frame` is the beginning of what it sent.
     fn refused(&self, connection: &ConnectionInfo, frame: &[u8], refusal: &Refusal);
+    fn opened(&self);
+    fn closed(&self, reason: CloseReason);
+    /// A connection was closed unserved.
+    fn turned_away(&self, peer: SocketAddr, reason: RejectReason);
 }
 
 #[cfg(test)]

@@ -43,23 +43,18 @@ impl<T> Outbox<T> {
     }
 
     /// Writes until all is out (`Ok(true)`) or the socket takes no more (`Ok(false)`); `sent` hears of each answer that has left.
-    pub fn write(&mut self, stream: &TcpStream, mut sent: impl FnMut(T, u64)) -> io::Result<bool> {
-        let mut written = 0;
+    pub fn write(&mut self, stream: &TcpStream, mut sent: impl FnMut(T)) -> io::Result<bool> {
         loop {
             while self.answers.front().is_some_and(|(segments, _)| segments.iter().all(Segment::is_empty)) {
                 if let Some((_, of)) = self.answers.pop_front() {
-                    sent(of, written);
-                    written = 0;
+                    sent(of);
                 }
             }
             if self.answers.is_empty() {
                 return Ok(true);
             }
             match stream.try_io(Interest::WRITABLE, || self.write_once(stream)) {
-                Ok(n) => {
-                    written += n as u64;
-                    self.advance(n);
-                }
+                Ok(n) => self.advance(n),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),

@@ -51,12 +51,15 @@ impl Service for Echo {
         };
         (0, answer)
     }
-    fn sent(&self, _: &Timeline) {
+    fn sent(&self, _: &Answered) {
         *self.sent.lock() += 1;
     }
     fn refused(&self, _: &ConnectionInfo, _: &[u8], refusal: &Refusal) {
         self.refused.lock().push(refusal.to_string());
     }
+    fn opened(&self) {}
+    fn closed(&self, _: CloseReason) {}
+    fn turned_away(&self, _: SocketAddr, _: RejectReason) {}
 }
 
 struct Server {
@@ -75,7 +78,7 @@ async fn start(limits: Limits, per_address_max: usize, memory_bytes: usize) -> S
     let (stop, stopped) = watch::channel(false);
     let service = Arc::new(Echo::default());
     let memory = Memory::new(memory_bytes);
-    let door = Arc::new(Door::new(100, per_address_max, memory.clone(), limits, |_| {}));
+    let door = Arc::new(Door::new(100, per_address_max, memory.clone(), limits));
     let task = tokio::spawn(accept(listener, info, service.clone(), door, stopped));
     Server { service, address, stop, task, memory }
 }

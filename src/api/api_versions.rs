@@ -1,0 +1,79 @@
+//! ApiVersions (key 18), versions 0 to 4.
+//!
+//! - Answered on every connection, before anything else; the answer's header is version 0 in all versions.
+//! - An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the range of this API alone; its body is not read (KIP-511).
+//! - Version 3 is flexible and brings the client's name and version: either one malformed is INVALID_REQUEST.
+//! - No features are supported or finalized yet: transactions of version 2 and the new group protocol come with their APIs.
+
+use super::{APIS, Api, Body, Context, FrameMax, Request};
+use crate::{
+    codec::{
+        Reply,
+        reply::{EncodeError, ReplyHeader},
+        shape::{Shape, TEXT, since},
+    },
+    net::{Answer, Refusal},
+    types::ErrorCode,
+};
+use kafka_protocol::messages::{
+    ApiVersionsRequest, ApiVersionsResponse,
+    api_versions_response::ApiVersion,
+};
+use std::sync::Arc;
+
+pub const API: Api = Api {
+    key: 18,
+    name: "ApiVersions",
+    versions: 0..=4,
+    advertised_min: 0,
+    flexible_since: 3,
+    frame_max: FrameMax::Control,
+    body: Body::Shaped(Shape(&[since(3, TEXT), since(3, TEXT)])),
+    run,
+    note: "an unknown version is answered, not refused (KIP-511)",
+};
+
+fn run(_: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
+    let asked: ApiVersionsRequest = request.decode()?;
+    let named = |text: &str| software_text_is_legal(text);
+    if request.version() >= 3 && !(named(&asked.client_software_name) && named(&asked.client_software_version)) {
+        let error = ErrorCode::InvalidRequest;
+        return request.ready(&ApiVersionsResponse::default().with_error_code(error.code()), error);
+    }
+    let response = ApiVersionsResponse::default().with_api_keys(APIS.iter().map(|api| range(api)).collect());
+    request.ready(&response, ErrorCode::None)
+}
+
+fn range(api: &Api) -> ApiVersion {
+    ApiVersion::default().with_api_key(api.key).with_min_version(api.advertised_min).with_max_version(*api.versions.end())
+}
+
+/// The answer to a version that isn't served.
+pub fn unsupported(correlation_id: i32) -> Result<Reply, EncodeError> {
+    let error = ErrorCode::UnsupportedVersion;
+    let response = ApiVersionsResponse::default().with_error_code(error.code()).with_api_keys(vec![range(&API)]);
+    Reply::encode(ReplyHeader { correlation_id, tagged: false }, &response, 0, error)
+}
+
+/// `[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?`, Kafka's `ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN`.
+fn software_text_is_legal(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
+    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::software_text_is_legal;
+
+    #[test]
+    fn software_names_follow_kafkas_pattern() {
+        for legal in ["a", "apache-kafka-java", "4.4.0", "a.b-c9"] {
+            assert!(software_text_is_legal(legal), "{legal}");
+        }
+        for illegal in ["", "-a", "a-", "a b", "a/b", "é", "."] {
+            assert!(!software_text_is_legal(illegal), "{illegal}");
+        }
+    }
+}

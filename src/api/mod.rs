@@ -1,0 +1,168 @@
+//! The table of APIs, and the dispatch that reads it. One file an API: from the wire to a command and back, without state.
+//!
+//! Dispatch, ApiVersions, metric labels and README's table all come from [`APIS`]. A handler gets a [`Request`] whose body has the
+//! shape that its [`Api`] declares, so the codec crate decodes it in bounded memory.
+
+pub mod api_versions;
+pub mod context;
+pub mod request;
+
+use crate::{
+    codec::{
+        Malformed, RequestHeader,
+        header::Prelude,
+        shape::Shape,
+    },
+    net::{Answer, ConnectionInfo, Refusal},
+};
+use bytes::Bytes;
+pub use context::Context;
+pub use request::Request;
+use std::{
+    fmt::Write,
+    ops::RangeInclusive,
+    sync::{Arc, LazyLock},
+};
+
+/// How long a frame of an API may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameMax {
+    /// It carries records: `socket.request.max.bytes`.
+    Records,
+    /// It carries names, numbers and settings.
+    Control,
+}
+
+/// The longest frame that carries no records: 100,000 partitions of a Fetch fit.
+const CONTROL_FRAME_BYTES_MAX: usize = 8 << 20;
+
+/// How a request's body is checked before it is decoded.
+#[derive(Debug, Clone, Copy)]
+pub enum Body {
+    /// Walked by its shape, then decoded by the codec crate.
+    Shaped(Shape),
+    /// Decoded by hand with [`crate::codec::Reader`], which checks as it goes.
+    ByHand,
+}
+
+type Handler = fn(&Arc<Context>, Request) -> Result<Answer, Refusal>;
+
+/// One API.
+#[derive(Debug)]
+pub struct Api {
+    pub key: i16,
+    /// Kafka's name of it.
+    pub name: &'static str,
+    /// What is served, from and to.
+    pub versions: RangeInclusive<i16>,
+    /// What ApiVersions says is the lowest: lower than what is served for Produce alone (KAFKA-18659).
+    pub advertised_min: i16,
+    /// The first flexible version (KIP-482).
+    pub flexible_since: i16,
+    pub frame_max: FrameMax,
+    pub body: Body,
+    pub run: Handler,
+    /// For README: what a user should know.
+    pub note: &'static str,
+}
+
+/// Every API that is served, by key. Nothing is advertised that isn't here.
+pub static APIS: &[&Api] = &[&api_versions::API];
+
+/// Places in [`APIS`] by API key.
+static BY_KEY: LazyLock<Vec<Option<usize>>> = LazyLock::new(|| {
+    let mut places = vec![None; 128];
+    for (place, api) in APIS.iter().enumerate() {
+        if let Some(slot) = usize::try_from(api.key).ok().and_then(|key| places.get_mut(key)) {
+            *slot = Some(place);
+        }
+    }
+    places
+});
+
+/// The place in the table of an API key.
+pub fn place_of(key: i16) -> Option<usize> {
+    BY_KEY.get(usize::try_from(key).ok()?).copied().flatten()
+}
+
+/// An API by its place.
+pub fn at(place: usize) -> Option<&'static Api> {
+    APIS.get(place).copied()
+}
+
+impl Api {
+    pub fn is_flexible(&self, version: i16) -> bool {
+        version >= self.flexible_since
+    }
+
+    /// The longest frame of this API.
+    pub fn frame_bytes_max(&self, socket_request_max_bytes: usize) -> usize {
+        match self.frame_max {
+            FrameMax::Records => socket_request_max_bytes,
+            FrameMax::Control => socket_request_max_bytes.min(CONTROL_FRAME_BYTES_MAX),
+        }
+    }
+}
+
+/// The longest frame of an API that isn't served: it is refused anyway, once its header is known.
+pub const UNKNOWN_FRAME_BYTES_MAX: usize = 1 << 20;
+
+/// Handles one frame: finds its API, checks its version and its shape, and runs its handler.
+///
+/// A version that isn't served closes the connection, as in Kafka, but for ApiVersions, which is answered so that clients find
+/// out what is (KIP-511).
+pub fn dispatch(context: &Arc<Context>, connection: &Arc<ConnectionInfo>, frame: Bytes) -> (usize, Result<Answer, Refusal>) {
+    let Some(prelude) = Prelude::peek(&frame) else { return (0, Err(Malformed::Truncated.into())) };
+    let Some((place, api)) = place_of(prelude.api_key).and_then(|place| Some((place, at(place)?))) else {
+        return (0, Err(Refusal::UnknownApi(prelude.api_key)));
+    };
+    (place, run(context, connection, api, prelude, frame))
+}
+
+fn run(
+    context: &Arc<Context>,
+    connection: &Arc<ConnectionInfo>,
+    api: &'static Api,
+    prelude: Prelude,
+    frame: Bytes,
+) -> Result<Answer, Refusal> {
+    let version = prelude.api_version;
+    if !api.versions.contains(&version) {
+        if api.key == api_versions::API.key {
+            return Ok(Answer::Ready(api_versions::unsupported(prelude.correlation_id)?));
+        }
+        let (min, max) = (*api.versions.start(), *api.versions.end());
+        return Err(Refusal::UnsupportedVersion { api: api.name, version, min, max });
+    }
+    let flexible = api.is_flexible(version);
+    let (header, body) = RequestHeader::decode(frame, prelude, flexible)?;
+    if let Body::Shaped(shape) = &api.body {
+        shape.check(&body, version, flexible)?;
+    }
+    (api.run)(context, Request { api, header, body, connection: connection.clone() })
+}
+
+/// README's table of APIs.
+pub fn readme_table() -> String {
+    let mut table = String::from("| key | API | versions | notes |\n| --- | --- | --- | --- |\n");
+    for api in APIS {
+        let _ = writeln!(table, "| {} | {} | {}–{} | {} |", api.key, api.name, api.versions.start(), api.versions.end(), api.note);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_found_by_key() {
+        assert!(APIS.is_sorted_by_key(|api| api.key));
+        for (place, api) in APIS.iter().enumerate() {
+            assert_eq!(place_of(api.key), Some(place));
+            assert!(api.advertised_min <= *api.versions.start() && !api.versions.is_empty());
+        }
+        assert_eq!(place_of(-1), None);
+        assert_eq!(place_of(i16::MAX), None);
+    }
+}
