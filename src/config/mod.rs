@@ -1,5 +1,20 @@
 //! Configuration: one table of keys, from which parsing, defaults, DescribeConfigs and README's table come.
+//!
+//! [`ServerConfig::load`] takes what the broker was started with ([`Sources`]) and gives typed, checked settings. Nothing here opens a
+//! file, reads the environment or binds a socket.
 
+pub mod describe;
+pub mod key;
+pub mod keys;
+mod listeners;
+pub mod properties;
+mod server;
+mod sources;
 pub mod topic;
+pub mod topic_keys;
 
+pub use listeners::{HostPort, Listener};
+pub use server::{Loaded, ServerConfig};
+pub use sources::{ConfigError, Origin, Sources};
 pub use topic::{CompressionType, TopicConfig};
+pub use topic_keys::{InvalidTopicConfig, TopicDefaults};

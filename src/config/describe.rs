@@ -1,0 +1,160 @@
+//! What DescribeConfigs says of each key: its value, where that comes from, and what it would be without (Kafka's `ConfigHelper`).
+//!
+//! Knows no wire format; `api::describe_configs` puts it into one.
+
+use super::{ServerConfig, key::Key, keys, topic_keys};
+use std::collections::BTreeMap;
+
+/// Where a value comes from (`DescribeConfigsResponse.ConfigSource`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A topic's override (`DYNAMIC_TOPIC_CONFIG`).
+    Topic,
+    /// The file, the environment or a flag (`STATIC_BROKER_CONFIG`).
+    StaticBroker,
+    /// The table (`DEFAULT_CONFIG`).
+    Default,
+}
+
+impl Source {
+    /// The number on the wire.
+    pub fn wire(self) -> i8 {
+        match self {
+            Self::Topic => 1,
+            Self::StaticBroker => 4,
+            Self::Default => 5,
+        }
+    }
+}
+
+/// A name under which the value is or would be set, the strongest first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Synonym {
+    pub name: &'static str,
+    pub value: Option<String>,
+    pub source: Source,
+}
+
+/// One key of a broker or a topic.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Described {
+    pub key: Key,
+    /// `None` is null.
+    pub value: Option<String>,
+    pub source: Source,
+    pub read_only: bool,
+    pub synonyms: Vec<Synonym>,
+}
+
+impl ServerConfig {
+    /// Every key of this broker.
+    pub fn describe_broker(&self) -> Vec<Described> {
+        keys::KEYS.iter().map(|key| self.describe_key(key)).collect()
+    }
+
+    fn describe_key(&self, key: &Key) -> Described {
+        let synonyms = self.synonyms(key.name);
+        Described { key: *key, value: self.value_text(key.name), source: source_of(&synonyms), read_only: !key.dynamic, synonyms }
+    }
+
+    /// Every config of a topic with these overrides.
+    pub fn describe_topic(&self, overrides: &BTreeMap<String, String>) -> Vec<Described> {
+        topic_keys::TOPIC_KEYS.iter().map(|topic| self.describe_topic_key(topic, overrides)).collect()
+    }
+
+    fn describe_topic_key(&self, topic: &topic_keys::TopicKey, overrides: &BTreeMap<String, String>) -> Described {
+        let key = topic.key;
+        let overridden = overrides.get(key.name).and_then(|text| key.check(text).ok()).map(|value| value.text());
+        let default = || self.topic_defaults.get(key.name).map(|value| value.text());
+        let mut synonyms = topic.synonyms.first().map_or_else(Vec::new, |(name, _)| self.synonyms(name));
+        if let Some(value) = &overridden {
+            synonyms.insert(0, Synonym { name: key.name, value: Some(value.clone()), source: Source::Topic });
+        }
+        let source = source_of(&synonyms);
+        Described { key, value: overridden.or_else(default), source, read_only: false, synonyms }
+    }
+
+    /// Kafka's chain: the names for one setting that are set, then those that have a default; and nothing before the name asked for, as
+    /// `ConfigHelper.configSynonyms` drops it. (So with `log.retention.hours` alone the chain of `retention.ms` is empty, as in Kafka.)
+    fn synonyms(&self, name: &'static str) -> Vec<Synonym> {
+        let family = family(name);
+        let set = family.iter().filter_map(|name| {
+            let value = Some(self.set.get(name)?.clone());
+            Some(Synonym { name, value, source: Source::StaticBroker })
+        });
+        let defaults = family.iter().filter_map(|name| {
+            let value = Some(keys::find(name)?.default?.to_owned());
+            Some(Synonym { name, value, source: Source::Default })
+        });
+        set.chain(defaults).skip_while(|synonym| synonym.name != name).collect()
+    }
+}
+
+fn source_of(synonyms: &[Synonym]) -> Source {
+    synonyms.first().map_or(Source::Default, |strongest| strongest.source)
+}
+
+/// The names for one setting in several units, the strongest first (`DynamicBrokerConfig.brokerConfigSynonyms`).
+fn family(name: &'static str) -> Vec<&'static str> {
+    let in_family = |topic: &&topic_keys::TopicKey| topic.synonyms.iter().any(|(synonym, _)| *synonym == name);
+    match topic_keys::TOPIC_KEYS.iter().find(in_family) {
+        Some(topic) if name != "log.flush.scheduler.interval.ms" => topic.synonyms.iter().map(|(synonym, _)| *synonym).collect(),
+        _ => vec![name],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Sources;
+
+    fn config(flags: &[&str]) -> ServerConfig {
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        ServerConfig::load(&Sources { flags, ..Sources::default() }).unwrap().config
+    }
+
+    fn topic(config: &ServerConfig, overrides: &[(&str, &str)], name: &str) -> Described {
+        let overrides = overrides.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        config.describe_topic(&overrides).into_iter().find(|described| described.key.name == name).unwrap()
+    }
+
+    fn chain(described: &Described) -> Vec<(&str, &str, Source)> {
+        described.synonyms.iter().map(|synonym| (synonym.name, synonym.value.as_deref().unwrap(), synonym.source)).collect()
+    }
+
+    #[test]
+    fn a_topics_chain_runs_from_its_override_to_the_default() {
+        let config = config(&["log.segment.bytes=2000000", "log.retention.ms=9"]);
+        let described = topic(&config, &[("segment.bytes", " 3000000")], "segment.bytes");
+        assert_eq!((described.value.as_deref(), described.source, described.read_only), (Some("3000000"), Source::Topic, false));
+        let expected = [
+            ("segment.bytes", "3000000", Source::Topic),
+            ("log.segment.bytes", "2000000", Source::StaticBroker),
+            ("log.segment.bytes", "1073741824", Source::Default),
+        ];
+        assert_eq!(chain(&described), expected);
+        let described = topic(&config, &[], "retention.ms");
+        assert_eq!((described.value.as_deref(), described.source), (Some("9"), Source::StaticBroker));
+        assert_eq!(chain(&described), [("log.retention.ms", "9", Source::StaticBroker), ("log.retention.hours", "168", Source::Default)]);
+    }
+
+    #[test]
+    fn a_key_that_has_only_a_weaker_synonym_shows_no_chain_as_in_kafka() {
+        let described = topic(&config(&["log.retention.hours=1"]), &[], "retention.ms");
+        assert_eq!((described.value.as_deref(), described.source), (Some("3600000"), Source::Default));
+        assert_eq!(chain(&described), []);
+    }
+
+    #[test]
+    fn a_broker_describes_every_key() {
+        let config = config(&["num.partitions=3"]);
+        let all = config.describe_broker();
+        assert_eq!(all.len(), keys::KEYS.len());
+        let of = |name: &str| all.iter().find(|described| described.key.name == name).unwrap();
+        assert_eq!((of("num.partitions").value.as_deref(), of("num.partitions").source), (Some("3"), Source::StaticBroker));
+        assert!(of("num.partitions").read_only && !of("log.segment.bytes").read_only);
+        assert_eq!((of("log.dirs").value.as_deref(), of("log.dirs").source), (None, Source::Default));
+        assert_eq!(of("broker.id").value.as_deref(), Some("1"));
+        assert_eq!(chain(of("log.roll.hours")), [("log.roll.hours", "168", Source::Default)]);
+    }
+}

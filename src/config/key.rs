@@ -1,0 +1,266 @@
+//! What a configuration key is: its type, default, valid range and documentation, and the check of a value's text.
+//!
+//! Knows no key by name (they stand in [`super::keys`] and [`super::topic_keys`]) and reads no file.
+
+use std::fmt::Write;
+
+/// A key's type (`org.apache.kafka.common.config.ConfigDef.Type`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Boolean,
+    String,
+    Int,
+    Long,
+    Double,
+    List,
+}
+
+impl Kind {
+    /// DescribeConfigs' number of the type (`DescribeConfigsResponse.ConfigType`).
+    pub fn wire(self) -> i8 {
+        match self {
+            Self::Boolean => 1,
+            Self::String => 2,
+            Self::Int => 3,
+            Self::Long => 5,
+            Self::Double => 6,
+            Self::List => 7,
+        }
+    }
+
+    /// Kafka's name, as in its documentation and its error messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Boolean => "BOOLEAN",
+            Self::String => "STRING",
+            Self::Int => "INT",
+            Self::Long => "LONG",
+            Self::Double => "DOUBLE",
+            Self::List => "LIST",
+        }
+    }
+}
+
+/// Which values a key takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Valid {
+    Any,
+    AtLeast(i64),
+    Between(i64, i64),
+    /// Gzip's levels: a range, or −1 for the codec's own choice.
+    BetweenOrMinusOne(i64, i64),
+    /// One of these words, or a list of them.
+    OneOf(&'static [&'static str]),
+}
+
+impl Valid {
+    /// For documentation: `[1,...]`, `[0,...,1]`, `[compact, delete]`.
+    pub fn describe(self) -> String {
+        match self {
+            Self::Any => String::new(),
+            Self::AtLeast(min) => format!("[{min},...]"),
+            Self::Between(min, max) => format!("[{min},...,{max}]"),
+            Self::BetweenOrMinusOne(min, max) => format!("[{min},...,{max}] or -1"),
+            Self::OneOf(words) => format!("[{}]", words.join(", ")),
+        }
+    }
+}
+
+/// How much a key matters, in Kafka's three steps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Importance {
+    High,
+    Medium,
+    Low,
+}
+
+impl Importance {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
+}
+
+/// One row of a table of keys.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Key {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// The default's text, as [`Key::check`] returns it; `None` where Kafka has null.
+    pub default: Option<&'static str>,
+    pub valid: Valid,
+    pub importance: Importance,
+    /// Can be changed while the broker runs (`DynamicBrokerConfig.AllDynamicConfigs`); a topic's configs always can.
+    pub dynamic: bool,
+    pub doc: &'static str,
+}
+
+/// A value that a key refuses; the text is Kafka's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Invalid value {value} for configuration {key}: {why}")]
+pub struct InvalidValue {
+    pub key: String,
+    pub value: String,
+    pub why: String,
+}
+
+/// A value in its type.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    Boolean(bool),
+    String(String),
+    Integer(i64),
+    Double(f64),
+    List(Vec<String>),
+}
+
+impl Value {
+    /// The text as Kafka prints the parsed value: lists joined by commas, numbers without leading zeros.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Boolean(b) => b.to_string(),
+            Self::String(s) => s.clone(),
+            Self::Integer(n) => n.to_string(),
+            Self::Double(d) => {
+                let mut text = d.to_string();
+                if d.is_finite() && !text.contains(['.', 'e']) {
+                    text.push_str(".0");
+                }
+                text
+            }
+            Self::List(items) => items.join(","),
+        }
+    }
+}
+
+impl Key {
+    pub const fn new(
+        name: &'static str,
+        kind: Kind,
+        default: Option<&'static str>,
+        valid: Valid,
+        importance: Importance,
+        doc: &'static str,
+    ) -> Self {
+        Self { name, kind, default, valid, importance, dynamic: false, doc }
+    }
+
+    pub const fn dynamic(mut self) -> Self {
+        self.dynamic = true;
+        self
+    }
+
+    /// Reads a value's text by the key's type and range.
+    pub fn check(&self, text: &str) -> Result<Value, InvalidValue> {
+        let value = self.parse(text.trim()).map_err(|why| self.invalid(text.trim(), why))?;
+        self.in_range(&value).map_err(|why| self.invalid(&value.text(), why))?;
+        Ok(value)
+    }
+
+    /// The error for a value that only a check across keys refuses.
+    pub fn invalid(&self, value: &str, why: impl Into<String>) -> InvalidValue {
+        // A peer's value may be long; the message only has to show which it was.
+        let mut shown: String = value.chars().take(256).collect();
+        if shown.len() < value.len() {
+            shown.push('…');
+        }
+        InvalidValue { key: self.name.to_owned(), value: shown, why: why.into() }
+    }
+
+    fn parse(&self, text: &str) -> Result<Value, String> {
+        let not_a_number = || format!("Not a number of type {}", self.kind.name());
+        match self.kind {
+            Kind::Boolean if text.eq_ignore_ascii_case("true") => Ok(Value::Boolean(true)),
+            Kind::Boolean if text.eq_ignore_ascii_case("false") => Ok(Value::Boolean(false)),
+            Kind::Boolean => Err("Expected value to be either true or false".to_owned()),
+            Kind::String => Ok(Value::String(text.to_owned())),
+            Kind::Int => text.parse::<i32>().map(|n| Value::Integer(n.into())).map_err(|_| not_a_number()),
+            Kind::Long => text.parse().map(Value::Integer).map_err(|_| not_a_number()),
+            Kind::Double => text.parse().ok().filter(|d: &f64| d.is_finite()).map(Value::Double).ok_or_else(not_a_number),
+            Kind::List if text.is_empty() => Ok(Value::List(Vec::new())),
+            Kind::List => Ok(Value::List(text.split(',').map(|item| item.trim().to_owned()).collect())),
+        }
+    }
+
+    fn in_range(&self, value: &Value) -> Result<(), String> {
+        let number = match value {
+            Value::Integer(n) => Some(*n as f64),
+            Value::Double(d) => Some(*d),
+            _ => None,
+        };
+        match (self.valid, number) {
+            (Valid::AtLeast(min), Some(n)) if n < min as f64 => Err(format!("Value must be at least {min}")),
+            (Valid::Between(min, _), Some(n)) if n < min as f64 => Err(format!("Value must be at least {min}")),
+            (Valid::Between(_, max), Some(n)) if n > max as f64 => Err(format!("Value must be no more than {max}")),
+            (Valid::BetweenOrMinusOne(min, max), Some(n)) if n != -1.0 && (n < min as f64 || n > max as f64) => {
+                Err(format!("Value must be between {min} and {max} or equal to -1"))
+            }
+            (Valid::OneOf(words), None) => {
+                let known = |word: &str| words.contains(&word);
+                let fine = match value {
+                    Value::List(items) => items.iter().all(|item| known(item)),
+                    other => known(&other.text()),
+                };
+                if fine { Ok(()) } else { Err(format!("String must be one of: {}", words.join(", "))) }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Rows of a markdown table, escaped; the README's config tables are made with it.
+pub(super) fn markdown_table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut out = format!("| {} |\n|{}\n", head.join(" | "), " --- |".repeat(head.len()));
+    for row in rows {
+        let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEVEL: Key = Key::new("compression.gzip.level", Kind::Int, Some("-1"), Valid::BetweenOrMinusOne(1, 9), Importance::Medium, "");
+    const SEGMENT_MS: Key = Key::new("segment.ms", Kind::Long, Some("1"), Valid::AtLeast(1), Importance::Medium, "");
+    const RATIO: Key = Key::new("min.cleanable.dirty.ratio", Kind::Double, Some("0.5"), Valid::Between(0, 1), Importance::Medium, "");
+    const POLICY: Key =
+        Key::new("cleanup.policy", Kind::List, Some("delete"), Valid::OneOf(&["compact", "delete"]), Importance::Medium, "");
+    const PREALLOCATE: Key = Key::new("preallocate", Kind::Boolean, Some("false"), Valid::Any, Importance::Medium, "");
+
+    fn why(key: Key, text: &str) -> String {
+        key.check(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn refusals_read_as_kafkas_do() {
+        assert_eq!(why(SEGMENT_MS, "0"), "Invalid value 0 for configuration segment.ms: Value must be at least 1");
+        assert_eq!(why(SEGMENT_MS, "soon"), "Invalid value soon for configuration segment.ms: Not a number of type LONG");
+        assert_eq!(
+            why(LEVEL, "0"),
+            "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1"
+        );
+        assert_eq!(why(LEVEL, "2147483648"), "Invalid value 2147483648 for configuration compression.gzip.level: Not a number of type INT");
+        assert_eq!(why(RATIO, "1.5"), "Invalid value 1.5 for configuration min.cleanable.dirty.ratio: Value must be no more than 1");
+        assert_eq!(why(RATIO, "NaN"), "Invalid value NaN for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE");
+        assert_eq!(
+            why(POLICY, "delete, Compact"),
+            "Invalid value delete,Compact for configuration cleanup.policy: String must be one of: compact, delete"
+        );
+        assert_eq!(why(PREALLOCATE, "yes"), "Invalid value yes for configuration preallocate: Expected value to be either true or false");
+    }
+
+    #[test]
+    fn values_are_trimmed_and_printed_in_one_form() {
+        assert_eq!(POLICY.check(" compact , delete ").unwrap().text(), "compact,delete");
+        assert_eq!(PREALLOCATE.check(" TRUE ").unwrap(), Value::Boolean(true));
+        assert_eq!(SEGMENT_MS.check(" 0042 ").unwrap().text(), "42");
+        assert_eq!(RATIO.check("1").unwrap().text(), "1.0");
+        assert_eq!(LEVEL.check("-1").unwrap().text(), "-1");
+    }
+}

@@ -1,0 +1,480 @@
+//! THE table of server keys. Parsing, defaults, DescribeConfigs and README's table all read it; nothing else names a default.
+//!
+//! Names, types, ranges and defaults are Apache Kafka's (`KafkaConfig` and the `*Configs` classes it is put together from) but for the
+//! loopback listeners, the data directory, `node.id` and `http.listeners`, which is ours. The documentation is in our words.
+
+use super::key::{
+    Importance::{High, Low, Medium},
+    Key,
+    Kind::{Boolean, Double, Int, List, Long, String},
+    Valid::{Any, AtLeast, Between, BetweenOrMinusOne, OneOf},
+    markdown_table,
+};
+
+/// What a `compression.type` may be.
+pub(super) const COMPRESSION_TYPES: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
+pub(super) const CLEANUP_POLICIES: &[&str] = &["compact", "delete"];
+pub(super) const TIMESTAMP_TYPES: &[&str] = &["CreateTime", "LogAppendTime"];
+/// A `long` that means "never" or "no bound".
+pub(super) const NEVER: Option<&str> = Some("9223372036854775807");
+const INT_MAX: Option<&str> = Some("2147483647");
+
+/// Every key that the broker reads, in README's order.
+pub static KEYS: &[Key] = &[
+    // Who the broker is and where it listens.
+    Key::new("node.id", Int, Some("1"), AtLeast(0), High, "This broker's id in its cluster."),
+    Key::new("broker.id", Int, None, AtLeast(0), High, "The older name of node.id; if both are set, they must agree."),
+    Key::new(
+        "broker.rack",
+        String,
+        None,
+        Any,
+        Medium,
+        "The rack or zone that this broker stands in, as Metadata answers tell it to clients.",
+    ),
+    Key::new(
+        "listeners",
+        String,
+        Some("PLAINTEXT://127.0.0.1:9092"),
+        Any,
+        High,
+        "Where clients connect: a comma-separated list of NAME://HOST:PORT. An empty host or 0.0.0.0 means \
+         every interface, port 0 any free port.",
+    ),
+    Key::new(
+        "advertised.listeners",
+        String,
+        None,
+        Any,
+        High,
+        "The addresses that clients are told to connect to, by listener name, where they differ from listeners. Must not be 0.0.0.0.",
+    ),
+    Key::new(
+        "listener.security.protocol.map",
+        String,
+        Some("PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"),
+        Any,
+        Low,
+        "The security protocol of each listener name, as NAME:PROTOCOL pairs. Only PLAINTEXT can be served yet.",
+    ),
+    Key::new(
+        "controller.listener.names",
+        String,
+        None,
+        Any,
+        High,
+        "Listeners that Apache Kafka keeps for its controllers. There are none here, so these names are left out of listeners.",
+    ),
+    Key::new(
+        "http.listeners",
+        String,
+        Some("127.0.0.1:9308"),
+        Any,
+        Medium,
+        "Where health, metrics and the JSON API are served: HOST:PORT or http://HOST:PORT, comma-separated; empty turns HTTP off.",
+    ),
+    // Connections and requests.
+    Key::new("max.connections", Int, INT_MAX, AtLeast(0), Medium, "How many client connections the broker holds at once.").dynamic(),
+    Key::new("max.connections.per.ip", Int, INT_MAX, AtLeast(0), Medium, "How many client connections one address may hold at once.")
+        .dynamic(),
+    Key::new(
+        "connections.max.idle.ms",
+        Long,
+        Some("600000"),
+        Any,
+        Medium,
+        "A connection without a request for this long is closed; negative for never.",
+    ),
+    Key::new("socket.request.max.bytes", Int, Some("104857600"), AtLeast(1), High, "The largest request that is read from a connection."),
+    Key::new(
+        "queued.max.request.bytes",
+        Long,
+        Some("-1"),
+        Any,
+        Medium,
+        "The memory that requests may hold between being read and being answered; reading stops while it is used up. -1 for no bound.",
+    ),
+    Key::new("fetch.max.bytes", Int, Some("57671680"), AtLeast(1024), Medium, "The most bytes of records that one Fetch answer carries."),
+    Key::new(
+        "max.incremental.fetch.session.cache.slots",
+        Int,
+        Some("1000"),
+        AtLeast(0),
+        Medium,
+        "How many incremental fetch sessions (KIP-227) are kept.",
+    ),
+    Key::new(
+        "max.request.partition.size.limit",
+        Int,
+        Some("2000"),
+        AtLeast(1),
+        Medium,
+        "The most partitions that one DescribeTopicPartitions answer carries; the rest is read with its cursor.",
+    ),
+    // Topics.
+    Key::new("num.partitions", Int, Some("1"), AtLeast(1), Medium, "The partitions of a topic that is created without saying how many."),
+    Key::new(
+        "default.replication.factor",
+        Int,
+        Some("1"),
+        Any,
+        Medium,
+        "The replicas of a topic that is created without saying how many. One broker can hold 1.",
+    ),
+    Key::new("auto.create.topics.enable", Boolean, Some("true"), Any, High, "Create a topic when a client asks for it by name."),
+    Key::new("delete.topic.enable", Boolean, Some("true"), Any, High, "Let clients delete topics."),
+    Key::new(
+        "min.insync.replicas",
+        Int,
+        Some("1"),
+        AtLeast(1),
+        High,
+        "How many replicas must be in sync for a write with acks=all to be taken.",
+    )
+    .dynamic(),
+    Key::new(
+        "unclean.leader.election.enable",
+        Boolean,
+        Some("false"),
+        Any,
+        High,
+        "Let a replica that is not in sync become leader, losing what it lacks. Has no effect with one broker.",
+    )
+    .dynamic(),
+    Key::new("message.max.bytes", Int, Some("1048588"), AtLeast(0), High, "The largest record batch that a topic takes, as it is stored.")
+        .dynamic(),
+    Key::new(
+        "compression.type",
+        String,
+        Some("producer"),
+        OneOf(COMPRESSION_TYPES),
+        High,
+        "The codec that batches are stored in; producer keeps what the producer chose.",
+    )
+    .dynamic(),
+    Key::new("compression.gzip.level", Int, Some("-1"), BetweenOrMinusOne(1, 9), Medium, "The level where batches are stored in gzip.")
+        .dynamic(),
+    Key::new("compression.lz4.level", Int, Some("9"), Between(1, 17), Medium, "The level where batches are stored in lz4.").dynamic(),
+    Key::new("compression.zstd.level", Int, Some("3"), Between(-131_072, 22), Medium, "The level where batches are stored in zstd.")
+        .dynamic(),
+    Key::new(
+        "log.message.timestamp.type",
+        String,
+        Some("CreateTime"),
+        OneOf(TIMESTAMP_TYPES),
+        Medium,
+        "Whether a record keeps its producer's timestamp or gets the time of its append.",
+    )
+    .dynamic(),
+    Key::new(
+        "log.message.timestamp.before.max.ms",
+        Long,
+        NEVER,
+        AtLeast(0),
+        Medium,
+        "A record whose timestamp is older than now by more than this is refused.",
+    )
+    .dynamic(),
+    Key::new(
+        "log.message.timestamp.after.max.ms",
+        Long,
+        Some("3600000"),
+        AtLeast(0),
+        Medium,
+        "A record whose timestamp is ahead of now by more than this is refused.",
+    )
+    .dynamic(),
+    Key::new(
+        "producer.id.expiration.ms",
+        Int,
+        Some("86400000"),
+        AtLeast(1),
+        Low,
+        "How long a partition remembers an idempotent producer that is silent.",
+    )
+    .dynamic(),
+    // Where the data lies.
+    Key::new(
+        "log.dirs",
+        String,
+        None,
+        Any,
+        High,
+        "The data directories, comma-separated; a new partition goes to the one with the fewest. Unset: log.dir.",
+    ),
+    Key::new("log.dir", String, Some("./highwater-data"), Any, High, "The data directory, where log.dirs is not set."),
+    Key::new("metadata.log.dir", String, None, Any, High, "Where the metadata journal lies. Unset: the first of the data directories."),
+    Key::new(
+        "num.recovery.threads.per.data.dir",
+        Int,
+        Some("2"),
+        AtLeast(1),
+        High,
+        "Threads by data directory that open and recover logs.",
+    )
+    .dynamic(),
+    // Segments.
+    Key::new(
+        "log.segment.bytes",
+        Int,
+        Some("1073741824"),
+        AtLeast(14),
+        High,
+        "A segment file that would grow over this is closed for a new one.",
+    )
+    .dynamic(),
+    Key::new("log.roll.ms", Long, None, Any, High, "A segment older than this is closed for a new one. Unset: log.roll.hours.").dynamic(),
+    Key::new("log.roll.hours", Int, Some("168"), AtLeast(1), High, "log.roll.ms in hours."),
+    Key::new(
+        "log.roll.jitter.ms",
+        Long,
+        None,
+        Any,
+        High,
+        "Up to this much is taken off log.roll.ms, so that segments don't roll together. Unset: log.roll.jitter.hours.",
+    )
+    .dynamic(),
+    Key::new("log.roll.jitter.hours", Int, Some("0"), AtLeast(0), High, "log.roll.jitter.ms in hours."),
+    Key::new(
+        "log.index.interval.bytes",
+        Int,
+        Some("4096"),
+        AtLeast(0),
+        Medium,
+        "The bytes of log between two entries of its offset index.",
+    )
+    .dynamic(),
+    Key::new(
+        "log.index.size.max.bytes",
+        Int,
+        Some("10485760"),
+        AtLeast(4),
+        Medium,
+        "A segment whose index would grow over this is closed for a new one.",
+    )
+    .dynamic(),
+    Key::new("log.preallocate", Boolean, Some("false"), Any, Medium, "Reserve a new segment's whole size on the disk at once.").dynamic(),
+    Key::new(
+        "log.segment.delete.delay.ms",
+        Long,
+        Some("60000"),
+        AtLeast(0),
+        High,
+        "How long a deleted segment's or topic's files stay on the disk under another name.",
+    )
+    .dynamic(),
+    // Durability.
+    Key::new(
+        "log.flush.interval.messages",
+        Long,
+        NEVER,
+        AtLeast(1),
+        High,
+        "A partition is synced to its disk, and the write waits for it, when this many records have come since the last time.",
+    )
+    .dynamic(),
+    Key::new(
+        "log.flush.interval.ms",
+        Long,
+        None,
+        Any,
+        High,
+        "A partition with records older than this that are not synced is synced. Unset: log.flush.scheduler.interval.ms.",
+    )
+    .dynamic(),
+    Key::new("log.flush.scheduler.interval.ms", Long, NEVER, Any, High, "How often it is looked whether a partition is due to be synced."),
+    Key::new(
+        "log.flush.offset.checkpoint.interval.ms",
+        Int,
+        Some("60000"),
+        AtLeast(0),
+        High,
+        "How often the offsets are written down that recovery after a crash starts from.",
+    ),
+    Key::new(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        Int,
+        Some("60000"),
+        AtLeast(0),
+        High,
+        "How often the partitions' log start offsets are written down.",
+    ),
+    // Retention and compaction.
+    Key::new(
+        "log.cleanup.policy",
+        List,
+        Some("delete"),
+        OneOf(CLEANUP_POLICIES),
+        Medium,
+        "What becomes of old segments: delete, compact, or both.",
+    )
+    .dynamic(),
+    Key::new("log.retention.ms", Long, None, Any, High, "How long a closed segment is kept; -1 for ever. Unset: log.retention.minutes.")
+        .dynamic(),
+    Key::new("log.retention.minutes", Int, None, Any, High, "log.retention.ms in minutes. Unset: log.retention.hours."),
+    Key::new("log.retention.hours", Int, Some("168"), Any, High, "log.retention.ms in hours."),
+    Key::new(
+        "log.retention.bytes",
+        Long,
+        Some("-1"),
+        Any,
+        High,
+        "How large a partition grows before its oldest segments go; -1 for no bound.",
+    )
+    .dynamic(),
+    Key::new("log.cleaner.delete.retention.ms", Long, Some("86400000"), AtLeast(0), Medium, "How long a compacted topic keeps tombstones.")
+        .dynamic(),
+    Key::new(
+        "log.cleaner.min.compaction.lag.ms",
+        Long,
+        Some("0"),
+        AtLeast(0),
+        Medium,
+        "How long a record of a compacted topic is kept at the least.",
+    )
+    .dynamic(),
+    Key::new(
+        "log.cleaner.max.compaction.lag.ms",
+        Long,
+        NEVER,
+        AtLeast(1),
+        Medium,
+        "How long a superseded record of a compacted topic may stay.",
+    )
+    .dynamic(),
+    Key::new(
+        "log.cleaner.min.cleanable.ratio",
+        Double,
+        Some("0.5"),
+        Between(0, 1),
+        Medium,
+        "The share of a compacted log that must have been written since the last compaction for the next one to start.",
+    )
+    .dynamic(),
+];
+
+/// The key of this name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// README's table of server keys.
+pub fn markdown() -> std::string::String {
+    let row = |key: &Key| {
+        let default = key.default.map_or_else(|| "unset".to_owned(), |text| format!("`{text}`"));
+        let topic = super::topic_keys::topic_key_of(key.name).map_or_else(std::string::String::new, |topic| format!("`{topic}`"));
+        vec![format!("`{}`", key.name), key.kind.name().to_lowercase(), default, key.valid.describe(), topic, key.doc.to_owned()]
+    };
+    markdown_table(&["key", "type", "default", "valid", "topic's own", "what it does"], KEYS.iter().map(row))
+}
+
+/// Keys of Apache Kafka's brokers that mean nothing here (yet): a server.properties that names them still starts, with a word said.
+pub static NOT_USED: &[&str] = &[
+    "advertised.host.name",
+    "alter.config.policy.class.name",
+    "authorizer.class.name",
+    "auto.include.jmx.reporter",
+    "auto.leader.rebalance.enable",
+    "background.threads",
+    "broker.heartbeat.interval.ms",
+    "broker.id.generation.enable",
+    "broker.session.timeout.ms",
+    "client.quota.callback.class",
+    "connection.failed.authentication.delay.ms",
+    "control.plane.listener.name",
+    "controlled.shutdown.enable",
+    "controlled.shutdown.max.retries",
+    "controlled.shutdown.retry.backoff.ms",
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.election.timeout.ms",
+    "controller.quorum.voters",
+    "controller.socket.timeout.ms",
+    "create.topic.policy.class.name",
+    "early.start.listeners",
+    "fetch.purgatory.purge.interval.requests",
+    "group.initial.rebalance.delay.ms",
+    "group.max.session.timeout.ms",
+    "group.max.size",
+    "group.min.session.timeout.ms",
+    "inter.broker.listener.name",
+    "inter.broker.protocol.version",
+    "leader.imbalance.check.interval.seconds",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.enable",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
+    "log.dir.failure.timeout.ms",
+    "log.message.downconversion.enable",
+    "log.message.format.version",
+    "log.retention.check.interval.ms",
+    "max.connection.creation.rate",
+    "max.connections.per.ip.overrides",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.alter.log.dirs.threads",
+    "num.replica.fetchers",
+    "offset.metadata.max.bytes",
+    "offsets.retention.check.interval.ms",
+    "offsets.retention.minutes",
+    "offsets.topic.num.partitions",
+    "offsets.topic.replication.factor",
+    "offsets.topic.segment.bytes",
+    "principal.builder.class",
+    "process.roles",
+    "producer.purgatory.purge.interval.requests",
+    "queued.max.requests",
+    "replica.fetch.max.bytes",
+    "replica.lag.time.max.ms",
+    "replica.selector.class",
+    "request.timeout.ms",
+    "reserved.broker.max.id",
+    "security.inter.broker.protocol",
+    "security.providers",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "socket.connection.setup.timeout.ms",
+    "socket.listen.backlog.size",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+    "transaction.max.timeout.ms",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.num.partitions",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.segment.bytes",
+    "transactional.id.expiration.ms",
+    "zookeeper.connect",
+];
+
+/// Families of Kafka's keys that mean nothing here (yet), by how their names begin.
+pub static NOT_USED_PREFIXES: &[&str] = &[
+    "confluent.",
+    "controller.quorum.",
+    "delegation.token.",
+    "group.consumer.",
+    "group.coordinator.",
+    "group.share.",
+    "group.streams.",
+    "kafka.metrics.",
+    "listener.name.",
+    "metadata.log.",
+    "metadata.max.",
+    "offsets.",
+    "password.encoder.",
+    "quota.",
+    "remote.log.",
+    "replica.",
+    "rsm.config.",
+    "rlmm.config.",
+    "sasl.",
+    "share.coordinator.",
+    "ssl.",
+    "transaction.",
+    "zookeeper.",
+];
