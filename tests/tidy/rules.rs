@@ -33,7 +33,7 @@ type Offend<'a> = &'a mut dyn FnMut(usize, String);
 
 fn doc(file: &File, offend: Offend<'_>) {
     let first = file.scan.text.lines().next().unwrap_or("");
-    if !first.strip_prefix("//! ").is_some_and(|doc| doc.trim().len() >= 10) {
+    if first.strip_prefix("//! ").is_none_or(|doc| doc.trim().len() < 10) {
         offend(1, "the first line does not say what the file is for (`//! …`)".into());
     }
 }
