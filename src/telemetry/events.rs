@@ -141,7 +141,7 @@ impl Events {
     }
 
     /// A request's answer is written (or, with acks=0, its work is done). An index outside of the table is ignored.
-    pub fn request_done(&self, api: usize, error: ErrorCode, times: RequestTimes, request_bytes: usize, response_bytes: usize) {
+    pub fn request_done(&self, api: usize, error: ErrorCode, times: RequestTimes) {
         let Some(metrics) = self.apis.get(api) else { return };
         metrics.answered(&self.registry, error);
         let handles = metrics.handles(&self.registry);
@@ -150,11 +150,17 @@ impl Events {
         handles.work.record(times.work);
         handles.wait.record(times.wait);
         handles.send.record(times.send);
-        handles.request_bytes.increment(request_bytes as u64);
-        handles.response_bytes.increment(response_bytes as u64);
         if self.requests.fetch_add(1, Relaxed) % REQUESTS_PER_UPKEEP == REQUESTS_PER_UPKEEP - 1 {
             self.registry.run_upkeep();
         }
+    }
+
+    /// The sizes of a request's and its answer's frames, their length prefixes included.
+    pub fn request_bytes(&self, api: usize, request: usize, response: usize) {
+        let Some(metrics) = self.apis.get(api) else { return };
+        let handles = metrics.handles(&self.registry);
+        handles.request_bytes.increment(request as u64);
+        handles.response_bytes.increment(response as u64);
     }
 
     /// Bytes came from a client's socket.
@@ -291,10 +297,13 @@ mod tests {
         let registry = Registry::new().unwrap();
         let events = Events::new(&registry, ["Produce", "Fetch"]);
         let times = RequestTimes { work: Duration::from_millis(2), wait: Duration::from_millis(500), ..RequestTimes::default() };
-        events.request_done(1, ErrorCode::None, times, 100, 5000);
-        events.request_done(1, ErrorCode::OffsetOutOfRange, times, 100, 60);
-        events.request_done(1, ErrorCode::UnknownServerError, times, 100, 60);
-        events.request_done(2, ErrorCode::None, times, 1, 1);
+        events.request_done(1, ErrorCode::None, times);
+        events.request_done(1, ErrorCode::OffsetOutOfRange, times);
+        events.request_done(1, ErrorCode::UnknownServerError, times);
+        events.request_done(2, ErrorCode::None, times);
+        events.request_bytes(1, 100, 5000);
+        events.request_bytes(1, 200, 120);
+        events.request_bytes(2, 1, 1);
         let text = registry.render();
         assert_eq!(
             line(&text, "highwater_requests_total{api=\"Fetch\",error=\"NONE\"}"),

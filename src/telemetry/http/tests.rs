@@ -83,7 +83,7 @@ async fn health_is_not_readiness() {
 #[tokio::test]
 async fn metrics_hold_counters_histograms_and_what_is_read_at_the_scrape() {
     let server = Server::start().await;
-    server.events.request_done(0, ErrorCode::None, RequestTimes::default(), 1, 1);
+    server.events.request_done(0, ErrorCode::None, RequestTimes::default());
     let answer = server.get("/metrics").await;
     assert!(answer.to_ascii_lowercase().contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
     for line in [
