@@ -163,6 +163,12 @@ impl ErrorCode {
         self as i16
     }
 
+    /// The code of a number; `None` if Kafka has none.
+    pub fn from_code(code: i16) -> Option<Self> {
+        let at = Self::ALL.binary_search_by_key(&code, |e| e.code()).ok()?;
+        Self::ALL.get(at).copied()
+    }
+
     pub fn is_error(self) -> bool {
         self != Self::None
     }
@@ -184,6 +190,8 @@ mod tests {
         assert_eq!(ErrorCode::UnknownServerError.code(), -1);
         assert_eq!(ErrorCode::UnsupportedVersion.code(), 35);
         assert_eq!(ErrorCode::UnknownTopicId.code(), 100);
+        assert_eq!(ErrorCode::from_code(35), Some(ErrorCode::UnsupportedVersion));
+        assert_eq!(ErrorCode::from_code(30_000), None);
         assert!(ErrorCode::ALL.is_sorted_by_key(|e| e.code()));
     }
 }

@@ -1,0 +1,178 @@
+//! Produce (key 0), versions 3 to 13; advertised from 0, since older clients look for it (KAFKA-18659).
+//!
+//! - One record batch of magic 2 a partition, stored as the bytes that came. acks 0 (no answer; a failure closes the connection), 1 and −1.
+//! - Version 7 allows zstd, 8 answers with the records to blame (KIP-467), 9 is flexible, 10 names the current leader (KIP-951),
+//!   13 names topics by id (KIP-516).
+//! - The answer waits for a sync where `flush.messages` asks for one; the next request of the connection is appended meanwhile.
+//! - Transactional batches are refused with INVALID_TXN_STATE: transactions have no coordinator yet.
+
+use super::{Api, Body, Context, FrameMax, Request};
+use crate::{
+    codec::{
+        Reply,
+        produce::{ProducePartition, ProduceRequest, ProduceTopic},
+    },
+    log::{AppendError, Appended, PartitionLog, RecordError, validate::{Origin, split_one_batch}},
+    net::{Answer, Refusal},
+    types::{ErrorCode, Offset},
+};
+use kafka_protocol::{
+    messages::{
+        ProduceResponse, TopicName,
+        produce_response::{BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse},
+    },
+    protocol::StrBytes,
+};
+use std::sync::Arc;
+
+pub const API: Api = Api {
+    key: 0,
+    name: "Produce",
+    versions: 3..=13,
+    advertised_min: 0,
+    flexible_since: 9,
+    frame_max: FrameMax::Records,
+    body: Body::ByHand,
+    run,
+    note: "acks 0, 1 and all; every codec; idempotent producers; advertised from 0 as Kafka does",
+};
+
+/// What an append left to wait for.
+struct Sync {
+    log: Arc<PartitionLog>,
+    to: Offset,
+    topic: usize,
+    partition: usize,
+}
+
+fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
+    let asked = ProduceRequest::decode(request.body.clone(), request.version())?;
+    let mut syncs = Vec::new();
+    let mut topics = Vec::with_capacity(asked.topics.len());
+    for (place, topic) in asked.topics.into_iter().enumerate() {
+        topics.push(append_topic(context, &request, asked.acks, topic, place, &mut syncs)?);
+    }
+    let response = ProduceResponse::default().with_responses(topics);
+    if syncs.is_empty() {
+        return answer(&request, asked.acks, &response).map(Answer::Ready);
+    }
+    let acks = asked.acks;
+    Ok(Answer::Later(Box::pin(async move {
+        let response = synced(response, syncs).await;
+        answer(&request, acks, &response)
+    })))
+}
+
+fn append_topic(
+    context: &Context,
+    request: &Request,
+    acks: i16,
+    topic: ProduceTopic,
+    place: usize,
+    syncs: &mut Vec<Sync>,
+) -> Result<TopicProduceResponse, Refusal> {
+    let name = StrBytes::from_utf8(topic.name.clone()).map_err(|_| crate::codec::Malformed::NotUtf8)?;
+    let mut partitions = Vec::with_capacity(topic.partitions.len());
+    for asked in topic.partitions {
+        let found = match acks {
+            -1..=1 => context.leader_log(&name, topic.id, asked.index),
+            _ => Err(ErrorCode::InvalidRequiredAcks),
+        };
+        let index = asked.index.0;
+        let answered = match found {
+            Ok(log) => append_partition(context, request, acks, &log, asked).inspect(|appended| {
+                if let Some(to) = appended.sync_to {
+                    syncs.push(Sync { log, to, topic: place, partition: partitions.len() });
+                }
+            }),
+            Err(code) => Err(Failure::Code(code)),
+        };
+        partitions.push(match answered {
+            Ok(appended) => partition_answer(index, &appended),
+            Err(failure) => failed(index, &failure),
+        });
+    }
+    Ok(TopicProduceResponse::default().with_name(TopicName(name)).with_topic_id(topic.id.0).with_partition_responses(partitions))
+}
+
+/// Why a partition's records were not taken.
+enum Failure {
+    Code(ErrorCode),
+    Append(AppendError),
+}
+
+fn append_partition(
+    context: &Context,
+    request: &Request,
+    acks: i16,
+    log: &PartitionLog,
+    asked: ProducePartition,
+) -> Result<Appended, Failure> {
+    if log.topic().topic.is_internal() {
+        return Err(Failure::Code(ErrorCode::InvalidTopicException));
+    }
+    // The sole replica is in sync: more than one is asked for in vain.
+    if acks == -1 && log.config().min_insync_replicas > 1 {
+        return Err(Failure::Code(ErrorCode::NotEnoughReplicas));
+    }
+    let batch = split_one_batch(&asked.records.unwrap_or_default(), request.version()).map_err(Failure::Append)?;
+    log.append(context.now(), batch, Origin::Client).map_err(Failure::Append)
+}
+
+fn partition_answer(index: i32, appended: &Appended) -> PartitionProduceResponse {
+    PartitionProduceResponse::default()
+        .with_index(index)
+        .with_base_offset(appended.base_offset.0)
+        .with_log_append_time_ms(appended.log_append_time.0)
+        .with_log_start_offset(appended.log_start.0)
+}
+
+fn failed(index: i32, failure: &Failure) -> PartitionProduceResponse {
+    let refused = PartitionProduceResponse::default().with_index(index).with_base_offset(-1).with_log_append_time_ms(-1).with_log_start_offset(-1);
+    match failure {
+        Failure::Code(code) => refused.with_error_code(code.code()),
+        Failure::Append(error) => refused
+            .with_error_code(ErrorCode::from(error).code())
+            .with_error_message(Some(StrBytes::from_string(error.to_string())))
+            .with_record_errors(blamed(error)),
+    }
+}
+
+fn blamed(error: &AppendError) -> Vec<BatchIndexAndErrorMessage> {
+    let records: &[RecordError] = match error {
+        AppendError::InvalidRecord { records, .. } | AppendError::InvalidTimestamp { records, .. } => records,
+        _ => &[],
+    };
+    let blame = |r: &RecordError| {
+        let message = r.message.clone().map(StrBytes::from_string);
+        BatchIndexAndErrorMessage::default().with_batch_index(r.batch_index).with_batch_index_error_message(message)
+    };
+    records.iter().map(blame).collect()
+}
+
+/// Waits until all that was appended is on disk; a partition whose sync failed answers with an error instead.
+async fn synced(mut response: ProduceResponse, syncs: Vec<Sync>) -> ProduceResponse {
+    for Sync { log, to, topic, partition } in syncs {
+        let done = tokio::task::spawn_blocking(move || log.sync_to(to)).await;
+        let failure = match done {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => Failure::Append(error),
+            Err(_) => Failure::Code(ErrorCode::KafkaStorageError),
+        };
+        let answered = response.responses.get_mut(topic).and_then(|t| t.partition_responses.get_mut(partition));
+        if let Some(answered) = answered {
+            *answered = failed(answered.index, &failure);
+        }
+    }
+    response
+}
+
+fn answer(request: &Request, acks: i16, response: &ProduceResponse) -> Result<Reply, Refusal> {
+    let codes = response.responses.iter().flat_map(|topic| &topic.partition_responses).map(|p| p.error_code);
+    let error = codes.filter(|code| *code != 0).find_map(ErrorCode::from_code).unwrap_or_default();
+    match acks {
+        0 if error.is_error() => Err(Refusal::Unacknowledged(error)),
+        0 => Ok(Reply::nothing()),
+        _ => request.reply(response, error),
+    }
+}

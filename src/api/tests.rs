@@ -1,0 +1,205 @@
+//! The table against the codec crate: each API's requests, in every version, have the shape that its entry declares, and decode.
+
+use super::*;
+use crate::codec::{fetch::FetchRequest, produce::ProduceRequest};
+use bytes::BytesMut;
+use kafka_protocol::{
+    messages::{self, BrokerId, TopicName},
+    protocol::{Decodable, Encodable, Message, StrBytes},
+};
+use std::fmt::Debug;
+
+fn encode<T: Encodable>(request: &T, version: i16) -> Bytes {
+    let mut bytes = BytesMut::new();
+    request.encode(&mut bytes, version).unwrap_or_else(|e| panic!("version {version}: {e}"));
+    bytes.freeze()
+}
+
+/// Requests with every array filled pass their shape to the last byte in every version served, and no cut of them does.
+#[track_caller]
+fn shape_holds<T: Message + Encodable + Decodable + PartialEq + Debug>(api: &Api, make: impl Fn(i16) -> T) {
+    let Body::Shaped(shape) = &api.body else { panic!("{} is decoded by hand", api.name) };
+    assert!(T::VERSIONS.min <= *api.versions.start() && *api.versions.end() <= T::VERSIONS.max, "{}: the codec's range", api.name);
+    for version in api.versions.clone() {
+        let request = make(version);
+        let body = encode(&request, version);
+        let flexible = api.is_flexible(version);
+        assert_eq!(shape.check(&body, version, flexible), Ok(()), "{} {version}: {request:?}", api.name);
+        assert_eq!(T::decode(&mut body.clone(), version).unwrap(), request);
+        for cut in 0..body.len() {
+            assert!(shape.check(&body.slice(..cut), version, flexible).is_err(), "{} {version} cut at {cut}", api.name);
+        }
+    }
+}
+
+fn text(s: &str) -> StrBytes {
+    StrBytes::from_string(s.to_owned())
+}
+
+fn topic(s: &str) -> TopicName {
+    TopicName(text(s))
+}
+
+#[test]
+fn the_table_is_sorted_and_found_by_key() {
+    assert!(APIS.is_sorted_by_key(|api| api.key));
+    for (place, api) in APIS.iter().enumerate() {
+        assert_eq!(place_of(api.key), Some(place));
+        assert!(api.advertised_min <= *api.versions.start() && !api.versions.is_empty());
+    }
+    assert_eq!(place_of(-1), None);
+    assert_eq!(place_of(i16::MAX), None);
+}
+
+#[test]
+fn api_versions() {
+    shape_holds(&api_versions::API, |v| {
+        let request = messages::ApiVersionsRequest::default();
+        if v >= 3 { request.with_client_software_name(text("me")).with_client_software_version(text("1.0")) } else { request }
+    });
+}
+
+#[test]
+fn list_offsets() {
+    use messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+    shape_holds(&list_offsets::API, |v| {
+        let partition = |i: i32| {
+            let epoch = if v >= 4 { 9 } else { -1 };
+            ListOffsetsPartition::default().with_partition_index(i).with_current_leader_epoch(epoch).with_timestamp(-1)
+        };
+        let topics = ["a", "bc"].map(|name| ListOffsetsTopic::default().with_name(topic(name)).with_partitions(vec![partition(0), partition(1)]));
+        messages::ListOffsetsRequest::default()
+            .with_replica_id(BrokerId(-1))
+            .with_isolation_level(i8::from(v >= 2))
+            .with_topics(topics.into())
+            .with_timeout_ms(if v >= 10 { 7 } else { 0 })
+    });
+}
+
+#[test]
+fn offset_for_leader_epoch() {
+    use messages::offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic};
+    shape_holds(&offset_for_leader_epoch::API, |v| {
+        let partition = OffsetForLeaderPartition::default().with_partition(3).with_current_leader_epoch(4).with_leader_epoch(2);
+        let topics = vec![OffsetForLeaderTopic::default().with_topic(topic("t")).with_partitions(vec![partition])];
+        messages::OffsetForLeaderEpochRequest::default().with_replica_id(BrokerId(if v >= 3 { -1 } else { -2 })).with_topics(topics)
+    });
+}
+
+#[test]
+fn produce_reads_what_the_codec_crate_writes() {
+    use messages::produce_request::{PartitionProduceData, TopicProduceData};
+    for version in produce::API.versions.clone() {
+        let id = uuid::Uuid::from_u128(77);
+        let data = |index: i32, records: Option<Bytes>| PartitionProduceData::default().with_index(index).with_records(records);
+        let of = TopicProduceData::default().with_partition_data(vec![data(0, Some(Bytes::from_static(b"xyz"))), data(4, None)]);
+        let of = if version >= 13 { of.with_topic_id(id) } else { of.with_name(topic("orders")) };
+        let request = messages::ProduceRequest::default().with_acks(-1).with_timeout_ms(99).with_topic_data(vec![of]);
+        let read = ProduceRequest::decode(encode(&request, version), version).unwrap();
+        assert_eq!((read.transactional_id, read.acks, read.timeout_ms, read.topics.len()), (None, -1, 99, 1));
+        let of = &read.topics[0];
+        assert_eq!(of.name, if version >= 13 { "" } else { "orders" });
+        assert_eq!(of.id.0, if version >= 13 { id } else { uuid::Uuid::nil() });
+        assert_eq!(of.partitions.iter().map(|p| (p.index.0, p.records.as_deref())).collect::<Vec<_>>(), [(0, Some(&b"xyz"[..])), (4, None)]);
+    }
+}
+
+#[test]
+fn fetch_reads_what_the_codec_crate_writes() {
+    use messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic, ReplicaState};
+    for version in fetch::API.versions.clone() {
+        let id = uuid::Uuid::from_u128(5);
+        let mut partition = FetchPartition::default().with_partition(2).with_fetch_offset(1 << 40).with_partition_max_bytes(1 << 20);
+        partition.current_leader_epoch = if version >= 9 { 6 } else { -1 };
+        partition.last_fetched_epoch = if version >= 12 { 5 } else { -1 };
+        partition.log_start_offset = if version >= 5 { 3 } else { -1 };
+        let mut of = FetchTopic::default().with_partitions(vec![partition.clone(), partition.with_partition(7)]);
+        let mut gone = ForgottenTopic::default().with_partitions(vec![1, 2]);
+        if version >= 13 {
+            (of.topic_id, gone.topic_id) = (id, id);
+        } else {
+            (of.topic, gone.topic) = (topic("orders"), topic("gone"));
+        }
+        let mut request = messages::FetchRequest::default().with_max_wait_ms(500).with_min_bytes(1).with_max_bytes(50 << 20).with_topics(vec![of]);
+        request.isolation_level = 1;
+        if version >= 7 {
+            (request.session_id, request.session_epoch, request.forgotten_topics_data) = (11, 12, vec![gone]);
+        }
+        if version >= 11 {
+            request.rack_id = text("rack");
+        }
+        if version >= 15 {
+            request.replica_state = ReplicaState::default().with_replica_id(BrokerId(8)).with_replica_epoch(1);
+        } else {
+            request.replica_id = BrokerId(8);
+        }
+        let read = FetchRequest::decode(encode(&request, version), version).unwrap();
+        assert_eq!((read.replica_id.0, read.max_wait_ms, read.min_bytes, read.max_bytes, read.isolation_level), (8, 500, 1, 50 << 20, 1));
+        assert_eq!((read.session_id, read.session_epoch), if version >= 7 { (11, 12) } else { (0, -1) });
+        let p = read.topics[0].partitions[1];
+        assert_eq!((p.index.0, p.fetch_offset.0, p.max_bytes), (7, 1 << 40, 1 << 20));
+        assert_eq!(p.current_leader_epoch.0, if version >= 9 { 6 } else { -1 });
+        assert_eq!(p.last_fetched_epoch.0, if version >= 12 { 5 } else { -1 });
+        assert_eq!(read.forgotten.first().map(|f| f.partitions.len()), (version >= 7).then_some(2));
+    }
+}
+
+#[test]
+fn fetch_answers_are_what_the_codec_crate_reads() {
+    use crate::{
+        codec::{Segment, fetch::*, reply::ReplyHeader},
+        log::io::{Disk, OpenMode, RealDisk},
+        types::{self, ErrorCode, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId},
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = RealDisk.open(&dir.path().join("f"), OpenMode::Create).unwrap();
+    let content: Vec<u8> = (0..100_000u32).map(|i| i as u8).collect();
+    file.write_at(&[std::io::IoSlice::new(&content)], 0).unwrap();
+    let range = |position: u64, len: usize| Some(FileRange { file: file.clone(), position, len });
+    for version in super::fetch::API.versions.clone() {
+        let part = |index: i32, records| PartitionAnswer {
+            high_watermark: Offset(9),
+            last_stable: Offset(8),
+            log_start: Offset(1),
+            records,
+            ..PartitionAnswer::error(PartitionIndex(index), ErrorCode::None)
+        };
+        let mut told = PartitionAnswer::error(PartitionIndex(4), ErrorCode::FencedLeaderEpoch);
+        told.current_leader = Some((types::BrokerId(1), LeaderEpoch(3)));
+        told.diverging = Some((LeaderEpoch(2), Offset(55)));
+        told.aborted = Some(vec![AbortedTransaction { producer_id: ProducerId(6), first_offset: Offset(7) }]);
+        let partitions = vec![part(0, range(3, 90_000)), part(1, range(5, 10)), told, part(5, None), part(6, range(9, 50_000))];
+        let answer = FetchAnswer {
+            error: ErrorCode::None,
+            session_id: 21,
+            topics: vec![TopicAnswer { name: Bytes::from_static(b"orders"), id: TopicId(uuid::Uuid::from_u128(4)), partitions }],
+            endpoints: vec![Endpoint { id: types::BrokerId(1), host: "h".into(), port: 9092 }],
+        };
+        let reply = encode(ReplyHeader { correlation_id: 3, tagged: version >= 12 }, &answer, version).unwrap();
+        assert_eq!(reply.error, ErrorCode::FencedLeaderEpoch);
+        assert_eq!(reply.segments.iter().filter(|s| matches!(s, Segment::File { .. })).count(), 2);
+        let mut wire = Vec::new();
+        for segment in &reply.segments {
+            match segment {
+                Segment::Bytes(bytes) => wire.extend_from_slice(bytes),
+                Segment::File { position, len, .. } => wire.extend_from_slice(&content[*position as usize..][..*len]),
+            }
+        }
+        assert_eq!(wire[..4], (wire.len() as i32 - 4).to_be_bytes());
+        let mut body = Bytes::from(wire).slice(if version >= 12 { 9 } else { 8 }..);
+        let read = messages::FetchResponse::decode(&mut body, version).unwrap();
+        assert!(body.is_empty(), "version {version}");
+        assert_eq!(read.session_id, if version >= 7 { 21 } else { 0 });
+        let parts = &read.responses[0].partitions;
+        assert_eq!(parts[0].records.as_deref(), Some(&content[3..90_003]));
+        assert_eq!(parts[1].records.as_deref(), Some(&content[5..15]));
+        assert_eq!(parts[3].records.as_deref(), Some(&[][..]), "empty, not null");
+        assert_eq!(parts[4].records.as_deref(), Some(&content[9..50_009]));
+        assert_eq!((parts[2].error_code, parts[2].aborted_transactions.as_ref().map(Vec::len)), (ErrorCode::FencedLeaderEpoch.code(), Some(1)));
+        if version >= 12 {
+            assert_eq!((parts[2].diverging_epoch.epoch, parts[2].diverging_epoch.end_offset), (2, 55));
+            assert_eq!((parts[2].current_leader.leader_id.0, parts[2].current_leader.leader_epoch), (1, 3));
+        }
+        assert_eq!(read.node_endpoints.len(), usize::from(version >= 16));
+    }
+}

@@ -1,0 +1,282 @@
+//! Builds the parts and starts and stops them in named phases: data directories locked → metadata → logs → listeners → ready; and back.
+#![allow(clippy::disallowed_methods, reason = "a shell: it reads the clock and spawns the broker's tasks, and stops them")]
+
+use crate::{
+    api::{Context, context::ContextService},
+    cluster::Cluster,
+    config::{HostPort, Listener, ServerConfig},
+    log::{FoundPartition, LogSettings, Logs, PartitionSpec, io::{Disk, RealDisk}},
+    net::{
+        ListenerInfo,
+        connection::Limits,
+        listener::{Door, accept},
+        memory::Memory,
+    },
+    telemetry::{Exposition, PartitionSample, Registry, Source, TopicSample, http, samples},
+    types::{Clock, LeaderEpoch, Millis, PartitionIndex, TopicId},
+};
+use anyhow::Context as _;
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+
+/// How often the logs' clockwork runs: rolling and flushing by time, deletions that are due.
+const TICK: Duration = Duration::from_millis(500);
+/// Kafka's default of `queued.max.request.bytes` is no bound; this one holds then, as far as one request fits.
+const MEMORY_BYTES_DEFAULT: usize = 512 << 20;
+
+/// The system's wall clock.
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Millis {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Where a started broker can be reached.
+#[derive(Debug, Clone, Default)]
+pub struct Ready {
+    pub kafka: Vec<String>,
+    pub http: Vec<String>,
+    pub data: Vec<PathBuf>,
+}
+
+/// A running broker.
+pub struct Broker {
+    context: Arc<Context>,
+    stop: watch::Sender<bool>,
+    kafka: JoinSet<()>,
+    clockwork: JoinSet<()>,
+    http: JoinSet<()>,
+    http_stop: watch::Sender<bool>,
+}
+
+impl Broker {
+    /// Starts it; when this returns it is ready. Fails with what to do about it.
+    pub async fn start(config: ServerConfig) -> anyhow::Result<(Self, Ready)> {
+        let config = Arc::new(config);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let registry = Registry::new().context("set up metrics")?;
+        let source = Arc::new(BrokerSource::default());
+        let (http_stop, http_stopped) = watch::channel(false);
+        let (http, http_addresses) = serve_http(&config, &registry, source.clone(), http_stopped).await?;
+        // Bound before the logs are opened, so that a port in use is said at once; accepting waits until the broker is ready.
+        let listeners = bind(&config.listeners).await?;
+        let (stop, stopping) = watch::channel(false);
+        let opened = {
+            let (config, clock, registry) = (config.clone(), clock.clone(), registry.clone());
+            tokio::task::spawn_blocking(move || open(config, clock, &registry, stopping)).await??
+        };
+        let context = Arc::new(opened);
+        context.cluster.register(&config, endpoints(&listeners))?;
+        let mut kafka = JoinSet::new();
+        let door = Arc::new(door(&config));
+        let mut ready = Ready { http: http_addresses, data: config.log_dirs.clone(), ..Ready::default() };
+        for (listener, info) in listeners {
+            ready.kafka.push(printable(&info, listener.local_addr()?));
+            kafka.spawn(accept(listener, info, Arc::new(ContextService(context.clone())), door.clone(), stop.subscribe()));
+        }
+        let mut clockwork = JoinSet::new();
+        clockwork.spawn(tick(context.clone(), stop.subscribe()));
+        let _ = source.context.set(context.clone());
+        source.ready.store(true, Ordering::Release);
+        Ok((Self { context, stop, kafka, clockwork, http, http_stop }, ready))
+    }
+
+    /// Listeners close → requests under way answer → logs sync and mark a clean stop → HTTP ends.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        let _ = self.stop.send(true);
+        while self.kafka.join_next().await.is_some() {}
+        while self.clockwork.join_next().await.is_some() {}
+        let context = self.context.clone();
+        let closed = tokio::task::spawn_blocking(move || context.logs.close(context.now())).await?;
+        let _ = self.http_stop.send(true);
+        while self.http.join_next().await.is_some() {}
+        closed.context("close the logs")
+    }
+}
+
+/// The phases that touch the disk: lock, metadata, logs.
+fn open(
+    config: Arc<ServerConfig>,
+    clock: Arc<dyn Clock>,
+    registry: &Registry,
+    stopping: watch::Receiver<bool>,
+) -> anyhow::Result<Context> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let now = clock.now();
+    let settings = LogSettings {
+        dirs: config.log_dirs.clone(),
+        producer_id_expiration_ms: config.producer_id_expiration_ms,
+        recovery_threads: config.num_recovery_threads_per_data_dir,
+        ..LogSettings::default()
+    };
+    let logs = Logs::lock(disk.clone(), settings)?;
+    let cluster = Cluster::open(disk, &config, now).context("open the metadata")?;
+    let found = logs.found()?;
+    cluster.adopt(&adoptable(&found)).context("take over the topics found in the data directories")?;
+    if !logs.was_clean() {
+        cluster.broker_started(true)?;
+    }
+    settle(&logs, &cluster, &found, now)?;
+    let logs = Arc::new(logs);
+    Ok(Context::new(config, cluster, logs, clock, registry, stopping))
+}
+
+/// Opens what the metadata names, finishes deletions, and sets aside what it doesn't know.
+fn settle(logs: &Logs, cluster: &Cluster, found: &[FoundPartition], now: Millis) -> anyhow::Result<()> {
+    let image = cluster.image();
+    for partition in found {
+        let known = partition.topic_id.and_then(|id| image.topic_by_id(id)).and_then(|topic| topic.partition(partition.topic.partition));
+        let deleting = partition.topic_id.is_some_and(|id| image.deleting.contains_key(&id));
+        match known {
+            Some(_) => {}
+            None if deleting => logs.delete_found(partition)?,
+            None => logs.move_stray(partition)?,
+        }
+    }
+    for id in image.deleting.keys() {
+        cluster.forget_deleted(*id)?;
+    }
+    let mut specs = Vec::new();
+    for topic in image.topics() {
+        specs.extend(topic.indexed().map(|(partition, state)| PartitionSpec {
+            topic: crate::types::TopicPartition { topic: topic.name.clone(), partition },
+            topic_id: topic.id,
+            config: topic.config.clone(),
+            leader_epoch: state.leader_epoch,
+        }));
+    }
+    logs.open_all(specs, now)?;
+    Ok(())
+}
+
+fn door(config: &ServerConfig) -> Door {
+    let memory_bytes = config.queued_max_request_bytes.unwrap_or(MEMORY_BYTES_DEFAULT.max(config.socket_request_max_bytes.saturating_mul(2)));
+    let limits = Limits { idle: config.connections_max_idle_ms.map(Duration::from_millis), ..Limits::DEFAULT };
+    Door::new(config.max_connections, config.max_connections_per_ip, Memory::new(memory_bytes), limits)
+}
+
+/// Binds every listener; port 0 becomes the port that was free.
+async fn bind(listeners: &[Listener]) -> anyhow::Result<Vec<(TcpListener, Arc<ListenerInfo>)>> {
+    let mut bound = Vec::new();
+    for listener in listeners {
+        let socket = bind_one(&listener.bind).await.with_context(|| {
+            format!("listen on {}://{} (is another broker running there? set listeners to another port)", listener.name, listener.bind)
+        })?;
+        let port = if listener.advertised.port == 0 { socket.local_addr()?.port() } else { listener.advertised.port };
+        let info = ListenerInfo { name: listener.name.clone(), advertised_host: listener.advertised.host.clone(), advertised_port: port };
+        bound.push((socket, Arc::new(info)));
+    }
+    Ok(bound)
+}
+
+async fn bind_one(at: &HostPort) -> std::io::Result<TcpListener> {
+    if at.host.is_empty() {
+        return TcpListener::bind(("0.0.0.0", at.port)).await;
+    }
+    TcpListener::bind((at.host.as_str(), at.port)).await
+}
+
+fn endpoints(listeners: &[(TcpListener, Arc<ListenerInfo>)]) -> BTreeMap<String, HostPort> {
+    let endpoint = |info: &ListenerInfo| HostPort { host: info.advertised_host.clone(), port: info.advertised_port };
+    listeners.iter().map(|(_, info)| (info.name.clone(), endpoint(info))).collect()
+}
+
+/// What a user types to reach a listener: the advertised address.
+fn printable(info: &ListenerInfo, bound: SocketAddr) -> String {
+    let host = if info.advertised_host.is_empty() { bound.ip().to_string() } else { info.advertised_host.clone() };
+    HostPort { host, port: info.advertised_port }.to_string()
+}
+
+async fn serve_http(
+    config: &ServerConfig,
+    registry: &Registry,
+    source: Arc<BrokerSource>,
+    stopped: watch::Receiver<bool>,
+) -> anyhow::Result<(JoinSet<()>, Vec<String>)> {
+    let (mut tasks, mut addresses) = (JoinSet::new(), Vec::new());
+    for at in &config.http_listeners {
+        let listener = bind_one(at)
+            .await
+            .with_context(|| format!("listen for HTTP on {at} (set http.listeners to another address, or to nothing to turn it off)"))?;
+        addresses.push(HostPort { host: at.host.clone(), port: listener.local_addr()?.port() }.to_string());
+        let mut stopped = stopped.clone();
+        tasks.spawn(http::serve(listener, registry.clone(), source.clone(), async move {
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        }));
+    }
+    Ok((tasks, addresses))
+}
+
+/// The logs' clockwork, until the broker stops.
+async fn tick(context: Arc<Context>, mut stopping: watch::Receiver<bool>) {
+    let mut every = tokio::time::interval(TICK);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = every.tick() => {}
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+        }
+        let at_work = context.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || at_work.logs.tick(at_work.now())).await {
+            tracing::error!(%error, "the logs' clockwork failed");
+        }
+    }
+}
+
+/// What HTTP reads of the broker.
+#[derive(Default)]
+struct BrokerSource {
+    context: OnceLock<Arc<Context>>,
+    ready: AtomicBool,
+}
+
+impl Source for BrokerSource {
+    fn ready(&self) -> Result<(), String> {
+        match (self.ready.load(Ordering::Acquire), self.context.get()) {
+            (true, Some(context)) if *context.stopping.borrow() => Err("the broker is stopping".to_owned()),
+            (true, Some(_)) => Ok(()),
+            _ => Err("the broker is starting: it opens its logs".to_owned()),
+        }
+    }
+
+    fn render(&self, out: &mut Exposition) {
+        let Some(context) = self.context.get() else { return };
+        let logs = context.logs.partitions();
+        samples::render_partitions(out, logs.iter().map(|log| {
+            let marks = log.watermarks();
+            PartitionSample {
+                topic: log.topic().topic.as_str(),
+                partition: log.topic().partition,
+                log_start: marks.log_start,
+                last_stable: marks.last_stable,
+                high_watermark: marks.high_watermark,
+                log_end: marks.log_end,
+                size_bytes: log.size_bytes(),
+                segments: log.segments() as u64,
+            }
+        }));
+        let mut topics: BTreeMap<&str, TopicSample<'_>> = BTreeMap::new();
+        for log in &logs {
+            let name = log.topic().topic.as_str();
+            let sample = topics.entry(name).or_insert_with(|| TopicSample::of(name));
+            let stats = log.stats();
+            sample.partitions += 1;
+            sample.received_bytes += stats.bytes_in.load(Ordering::Relaxed);
+            sample.received_records += stats.records_in.load(Ordering::Relaxed);
+            sample.sent_bytes += stats.bytes_out.load(Ordering::Relaxed);
+        }
+        samples::render_topics(out, topics.into_values());
+    }
+}

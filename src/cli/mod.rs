@@ -1,0 +1,40 @@
+//! The command line: one file a command.
+
+pub mod serve;
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// A Kafka broker in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "highwater", version, about, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the broker (what happens without a command, too).
+    Serve(ServeArgs),
+}
+
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// A Kafka server.properties file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A setting that wins over environment (KAFKA_LOG_DIRS is log.dirs) and file; may be repeated.
+    #[arg(short = 'o', value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Runs the command that was given.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Some(Command::Serve(args)) => serve::run(&args),
+        None => serve::run(&cli.serve),
+    }
+}
