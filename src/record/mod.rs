@@ -2,6 +2,8 @@
 //!
 //! The log and the handlers see a batch through [`BatchHeader`], 61 bytes; records are decoded only where an answer needs them.
 
+pub mod control;
 pub mod header;
 
+pub use control::{ControlRecordType, EndTxnMarker};
 pub use header::{BatchHeader, Compression, HEADER_BYTES, TimestampType};
