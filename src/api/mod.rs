@@ -1,0 +1,3 @@
+//! What the broker answers to each API.
+
+pub mod fetch_session;
