@@ -142,3 +142,137 @@ impl Epochs {
         Ok(epochs)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn epochs(entries: &[(i32, i64)]) -> Epochs {
+        let mut epochs = Epochs::default();
+        for (epoch, start) in entries {
+            assert!(epochs.assign(LeaderEpoch(*epoch), Offset(*start)));
+        }
+        epochs
+    }
+
+    fn pairs(epochs: &Epochs) -> Vec<(i32, i64)> {
+        epochs.entries().iter().map(|e| (e.epoch.0, e.start.0)).collect()
+    }
+
+    fn end(epochs: &Epochs, requested: i32) -> (i32, i64) {
+        let (epoch, offset) = epochs.end_offset_for(LeaderEpoch(requested), Offset(100));
+        (epoch.0, offset.0)
+    }
+
+    #[test]
+    fn an_epoch_keeps_its_first_start() {
+        let mut known = epochs(&[(2, 10)]);
+        assert!(!known.assign(LeaderEpoch(2), Offset(11)));
+        assert!(!known.assign(LeaderEpoch(-1), Offset(20)), "batches without an epoch say nothing");
+        assert_eq!(pairs(&known), [(2, 10)]);
+        assert!(known.assign(LeaderEpoch(2), Offset(8)), "an earlier start is news");
+        assert_eq!(pairs(&known), [(2, 8)]);
+    }
+
+    #[test]
+    fn contradictions_go() {
+        let mut known = epochs(&[(1, 0), (2, 10), (3, 20)]);
+        assert!(known.assign(LeaderEpoch(4), Offset(10)));
+        assert_eq!(pairs(&known), [(1, 0), (4, 10)]);
+        assert!(known.assign(LeaderEpoch(2), Offset(12)));
+        assert_eq!(pairs(&known), [(1, 0), (2, 12)]);
+    }
+
+    #[test]
+    fn ends_are_kafkas() {
+        let known = epochs(&[(2, 10), (4, 20), (5, 30)]);
+        assert_eq!(end(&known, 5), (5, 100), "the newest ends at the log's end");
+        assert_eq!(end(&known, 4), (4, 30));
+        assert_eq!(end(&known, 3), (2, 20), "the largest at or below the requested");
+        assert_eq!(end(&known, 2), (2, 20));
+        assert_eq!(end(&known, 1), (1, 10), "older than all");
+        assert_eq!(end(&known, 6), (-1, -1), "newer than all");
+        assert_eq!(end(&known, -1), (-1, -1));
+        assert_eq!(end(&Epochs::default(), 0), (-1, -1));
+    }
+
+    #[test]
+    fn truncation_is_kafkas() {
+        let mut known = epochs(&[(2, 10), (4, 20), (5, 30)]);
+        assert!(!known.truncate_from_end(Offset(31)));
+        assert!(known.truncate_from_end(Offset(30)));
+        assert_eq!(pairs(&known), [(2, 10), (4, 20)]);
+        assert!(!known.truncate_from_start(Offset(9)));
+        assert!(known.truncate_from_start(Offset(15)));
+        assert_eq!(pairs(&known), [(2, 15), (4, 20)]);
+        assert!(known.truncate_from_start(Offset(20)));
+        assert_eq!(pairs(&known), [(4, 20)]);
+        assert!(!known.truncate_from_start(Offset(20)));
+        assert!(known.truncate_from_start(Offset(50)));
+        assert_eq!(pairs(&known), [(4, 50)]);
+        assert!(!known.truncate_from_end(Offset(-1)));
+        known.clear();
+        assert!(known.entries().is_empty());
+    }
+
+    #[test]
+    fn the_text_is_kafkas() {
+        let known = epochs(&[(0, 0), (3, 42)]);
+        assert_eq!(known.encode(), "0\n2\n0 0\n3 42\n");
+        assert_eq!(Epochs::decode("0\n0\n"), Ok(Epochs::default()));
+        assert_eq!(Epochs::decode(""), Err(EpochsError::Version(String::new())));
+        assert_eq!(Epochs::decode("1\n0\n"), Err(EpochsError::Version("1".into())));
+        assert_eq!(Epochs::decode("0\n2\n0 0\n"), Err(EpochsError::Count { said: "2".into(), found: 1 }));
+        assert_eq!(Epochs::decode("0\n1\n0 zero\n"), Err(EpochsError::Line("0 zero".into())));
+        assert_eq!(Epochs::decode("0\n1\n0 0 0\n"), Err(EpochsError::Line("0 0 0".into())));
+        assert_eq!(Epochs::decode("0\n1\n-1 0\n"), Err(EpochsError::Line("-1 0".into())));
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_survives(assigned in prop::collection::vec((0..50_i32, 0..500_i64), 0..50)) {
+            let mut known = Epochs::default();
+            for (epoch, start) in assigned {
+                known.assign(LeaderEpoch(epoch), Offset(start));
+                prop_assert!(known.entries().is_sorted_by(|a, b| a.epoch < b.epoch && a.start < b.start));
+            }
+            prop_assert_eq!(Epochs::decode(&known.encode()), Ok(known));
+        }
+
+        #[test]
+        fn any_text_is_no_panic(text: String, lines: Vec<(String, String)>) {
+            let _ = Epochs::decode(&text);
+            let lines: String = lines.iter().map(|(a, b)| format!("{a} {b}\n")).collect();
+            let _ = Epochs::decode(&format!("0\n{}\n{lines}", lines.len()));
+        }
+
+        /// Against a plain list of every record's epoch, as a log that only grows would have it.
+        #[test]
+        fn look_ups_agree_with_the_records(lengths in prop::collection::vec((0..3_i32, 0..5_usize), 1..20), asked in 0..70_i32) {
+            let mut known = Epochs::default();
+            let mut records: Vec<i32> = Vec::new();
+            let mut epoch = 0;
+            for (step, length) in lengths {
+                epoch += step;
+                if length > 0 {
+                    known.assign(LeaderEpoch(epoch), Offset(records.len() as i64));
+                }
+                records.extend(std::iter::repeat_n(epoch, length));
+            }
+            for (offset, epoch) in records.iter().enumerate() {
+                prop_assert_eq!(known.epoch_for(Offset(offset as i64)), Some(LeaderEpoch(*epoch)));
+            }
+            let log_end = Offset(records.len() as i64);
+            let (found, end) = known.end_offset_for(LeaderEpoch(asked), log_end);
+            if records.last().is_some_and(|last| *last >= asked) {
+                let below = records.iter().filter(|epoch| **epoch <= asked).count();
+                prop_assert_eq!(end, Offset(below as i64));
+                let largest = records.iter().filter(|epoch| **epoch <= asked).max();
+                prop_assert_eq!(found, LeaderEpoch(largest.copied().unwrap_or(asked)));
+            } else {
+                prop_assert_eq!((found, end), UNDEFINED);
+            }
+        }
+    }
+}

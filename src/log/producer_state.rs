@@ -416,3 +416,6 @@ fn decode_entry(bytes: &[u8; SNAPSHOT_ENTRY_BYTES]) -> Option<ProducerEntry> {
         batches: last.into_iter().collect(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,3 +105,98 @@ pub fn collect_aborted(entries: &[AbortedTxn], fetch_offset: Offset, upper_bound
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn txn(producer: i64, first: i64, last: i64, stable: i64) -> AbortedTxn {
+        AbortedTxn {
+            producer_id: ProducerId(producer),
+            first_offset: Offset(first),
+            last_offset: Offset(last),
+            last_stable_offset: Offset(stable),
+        }
+    }
+
+    fn collect(entries: &[AbortedTxn], from: i64, to: i64) -> (Vec<i64>, bool) {
+        let mut found = Vec::new();
+        let complete = collect_aborted(entries, Offset(from), Offset(to), &mut found);
+        (found.iter().map(|t| t.producer_id.0).collect(), complete)
+    }
+
+    #[test]
+    fn bytes_are_kafkas() {
+        let bytes = txn(1, 2, 3, 4).encode();
+        assert_eq!(bytes.len(), 34);
+        let mut expected = vec![0, 0];
+        expected.extend([1_i64, 2, 3, 4].iter().flat_map(|n| n.to_be_bytes()));
+        assert_eq!(&bytes[..], &expected[..]);
+    }
+
+    #[test]
+    fn overlapping_transactions_are_found() {
+        // As TransactionIndexTest has them: producer 0 spans 0..10, 1 spans 5..15, and so on.
+        let entries = [txn(0, 0, 10, 2), txn(1, 5, 15, 16), txn(2, 18, 35, 25), txn(3, 32, 50, 40)];
+        assert_eq!(collect(&entries, 0, 100), (vec![0, 1, 2, 3], false));
+        assert_eq!(collect(&entries, 0, 32), (vec![0, 1, 2], true));
+        assert_eq!(collect(&entries, 0, 35), (vec![0, 1, 2, 3], true));
+        assert_eq!(collect(&entries, 10, 35), (vec![0, 1, 2, 3], true));
+        assert_eq!(collect(&entries, 11, 35), (vec![1, 2, 3], true));
+        assert_eq!(collect(&entries, 20, 41), (vec![2, 3], false));
+        assert_eq!(collect(&entries, 51, 60), (vec![], false));
+    }
+
+    #[test]
+    fn a_cut_keeps_what_ended_below_it() {
+        let entries = [txn(0, 0, 10, 2), txn(1, 5, 15, 16), txn(2, 18, 35, 25)];
+        assert_eq!(entries_below(&entries, Offset(100)), 3);
+        assert_eq!(entries_below(&entries, Offset(15)), 1);
+        assert_eq!(entries_below(&entries, Offset(0)), 0);
+    }
+
+    #[test]
+    fn a_broken_index_is_told() {
+        let good = [txn(0, 0, 10, 2).encode(), txn(1, 5, 15, 16).encode()].concat();
+        assert_eq!(decode(&good, Offset(0)).unwrap().len(), 2);
+        assert_eq!(decode(&good[..40], Offset(0)), Err(TxnIndexError::Length(40)));
+        assert_eq!(decode(&good, Offset(11)), Err(TxnIndexError::Order(0, Offset(10))));
+        let twice = [txn(0, 0, 10, 2).encode(), txn(0, 0, 10, 2).encode()].concat();
+        assert_eq!(decode(&twice, Offset(0)), Err(TxnIndexError::Order(1, Offset(10))));
+        let mut newer = good.clone();
+        newer[1] = 1;
+        assert_eq!(decode(&newer, Offset(0)), Err(TxnIndexError::Version(0, 1)));
+    }
+
+    #[test]
+    fn only_aborted_ones_are_kept() {
+        let done = CompletedTxn {
+            producer_id: ProducerId(1),
+            first_offset: Offset(2),
+            last_offset: Offset(3),
+            aborted: true,
+            last_stable_offset: Offset(4),
+        };
+        assert_eq!(AbortedTxn::of(&done), Some(txn(1, 2, 3, 4)));
+        assert_eq!(AbortedTxn::of(&CompletedTxn { aborted: false, ..done }), None);
+    }
+
+    proptest! {
+        #[test]
+        fn entries_survive_their_bytes(raw in prop::collection::vec((any::<i64>(), any::<i64>(), 1..1000_i64, any::<i64>()), 0..20)) {
+            let mut last = 0;
+            let entries: Vec<_> = raw.into_iter().map(|(producer, first, step, stable)| {
+                last += step;
+                txn(producer, first, last, stable)
+            }).collect();
+            let bytes: Vec<u8> = entries.iter().flat_map(|e| e.encode()).collect();
+            prop_assert_eq!(decode(&bytes, Offset(0)), Ok(entries));
+        }
+
+        #[test]
+        fn any_bytes_are_no_panic(bytes: Vec<u8>) {
+            let _ = decode(&bytes, Offset(0));
+        }
+    }
+}
