@@ -32,6 +32,8 @@ pub enum AppendError {
     OutOfOrderSequence { producer_id: ProducerId, got: i32, expected: i32 },
     #[error("producer {producer_id} with epoch {got} is fenced by epoch {current}")]
     FencedProducer { producer_id: ProducerId, got: ProducerEpoch, current: ProducerEpoch },
+    #[error("transaction coordinator of epoch {got} is fenced by epoch {current} for producer {producer_id}")]
+    FencedCoordinator { producer_id: ProducerId, got: i32, current: i32 },
     #[error("invalid transactional write: {0}")]
     InvalidTxnState(String),
     #[error("the partition takes no writes until it is recovered: {0}")]
@@ -52,6 +54,7 @@ impl From<&AppendError> for ErrorCode {
             AppendError::UnsupportedCompression(_) => Self::UnsupportedCompressionType,
             AppendError::OutOfOrderSequence { .. } => Self::OutOfOrderSequenceNumber,
             AppendError::FencedProducer { .. } => Self::InvalidProducerEpoch,
+            AppendError::FencedCoordinator { .. } => Self::TransactionCoordinatorFenced,
             AppendError::InvalidTxnState(_) => Self::InvalidTxnState,
             AppendError::Offline(_) | AppendError::Io(_) => Self::KafkaStorageError,
         }
