@@ -1,4 +1,27 @@
 //! highwater: a Kafka wire-protocol compatible broker.
+//!
+//! ```text
+//! socket ─► net ─► codec ─► api ─┬─► log ─────────► files        one append, one wake-up
+//!    ▲                           └─► cluster (metadata: topics, configs, producer ids)
+//!    └──── net ◄─ codec ◄─ reply ◄── log::watch (the one place where anything waits for an offset)
+//! ```
+//!
+//! - [`types`]: the field's integers and names; used by all, uses none.
+//! - [`record`]: record batches in place: header, records, compression with a cap. Never sees a file or a socket.
+//! - [`config`]: one table of keys, from which parsing, defaults, DescribeConfigs and README come.
+//! - [`telemetry`]: metric names, events, HTTP. The other layers call events; none but it knows a metric's name.
+//! - [`codec`]: frames to requests, answers to frames; every length is checked before memory is taken. Never sees a socket.
+//! - [`log`]: partitions in Apache Kafka's file formats. Its decisions (`model`, `validate`, `producer_state`, `epochs`) are pure; all
+//!   file operations go through `log::io::Disk`.
+//! - [`cluster`]: the metadata: an immutable image, decided and applied, kept in a journal.
+//! - [`net`]: listeners and connections. Never looks into a request's body.
+//! - [`api`]: the table of APIs; one file an API, from wire to command and back, without state.
+//! - [`broker`]: builds the parts, starts and stops them in phases. [`cli`]: the commands.
+//!
+//! Imports point down this list only: `types < record < {config, telemetry, codec, cluster, log} < net < api < broker < cli`; the
+//! `tidy` test holds them to it. Watermarks keep their order wherever they move: `log start ≤ last stable ≤ high watermark ≤ log
+//! end`. An acknowledged record is never lost to a crash of the process, and a failed write takes its partition out of service
+//! until it has been recovered.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
