@@ -4,8 +4,9 @@
 //! Pure. It never assigns an offset, and it never copies a batch unless the topic's `compression.type` forces another codec.
 //!
 //! Uncompressed records are walked (lengths, counts, offsets, timestamps, keys), which costs a fraction of the CRC. Compressed ones are
-//! not touched unless the answer needs it: a compacted topic, another codec, timestamps that look out of bounds. That is less than Kafka
-//! does, which decompresses every batch: a client whose compressed bytes are broken under a right CRC finds out when it reads them.
+//! not touched unless the answer needs it: a compacted topic, another codec, timestamps that look out of bounds; else only their first bytes
+//! are compared with the codec's. That is less than Kafka does, which decompresses every batch: compressed bytes that are broken under
+//! a right CRC are found by who reads them.
 
 use super::{AppendError, RecordError};
 use crate::{
@@ -142,8 +143,10 @@ pub fn validate(batch: &Bytes, config: &TopicConfig, now: Millis, origin: Origin
             stored.batch_length = i32::try_from(length).unwrap_or(i32::MAX);
             stored.crc = crc32c::crc32c_append(head_crc(&stored), &accepted_records);
         }
-    } else {
+    } else if compression::begins_like(codec, &records) {
         set_timestamps(&mut stored, config, now, header.max_timestamp);
+    } else {
+        return Err(invalid(format!("the records are not compressed with {codec:?}, as the header says")));
     }
     if codec == target && stored != header {
         stored.crc = restamped_crc(&header, &stored, records.len());
@@ -345,3 +348,6 @@ fn refused(error: RecordsError) -> AppendError {
         other => invalid(other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::{
     builder::{assemble, end_txn_batch},
-    compression::{CompressionError, compress, decompress_capped},
+    compression::{CompressionError, begins_like, compress, decompress_capped},
     header::batch_crc,
     varint::write_varint,
     *,
@@ -100,6 +100,11 @@ fn batches_of_the_java_client_read_back() {
         assert_eq!(header.crc, batch_crc(&batch), "{codec:?}");
         assert_eq!((header.producer_id, header.producer_epoch, header.base_sequence), (ProducerId(7), ProducerEpoch(2), 10));
         assert_eq!(read(&batch).unwrap(), javas_records(), "{codec:?}");
+        for other in CODECS.into_iter().filter(|c| !matches!(c, Compression::None | Compression::Snappy)) {
+            assert_eq!(begins_like(other, &batch[HEADER_BYTES..]), other == codec, "{codec:?} as {other:?}");
+        }
+        assert!(begins_like(codec, &batch[HEADER_BYTES..]));
+        assert!(codec == Compression::None || !begins_like(codec, b""));
     }
 }
 
