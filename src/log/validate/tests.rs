@@ -247,6 +247,16 @@ fn log_append_time_is_stamped_without_touching_the_records() {
 }
 
 #[test]
+fn a_large_batchs_crc_is_carried_over() {
+    let topic = TopicConfig { message_timestamp_type: TimestampType::LogAppendTime, ..config() };
+    for size in [CARRIED_CRC_FROM_BYTES - 100, CARRIED_CRC_FROM_BYTES, 3 * CARRIED_CRC_FROM_BYTES + 1] {
+        let value: Vec<u8> = (0..size).map(|i| (i * 7 % 251) as u8).collect();
+        let batch = BatchBuilder::default().record(NOW, None, Some(&value)).build().unwrap();
+        assert_sound(&client(&batch, &topic).unwrap());
+    }
+}
+
+#[test]
 fn a_client_may_not_stamp_log_append_time() {
     let stamped = BatchBuilder::default().record(NOW, Some(b"a"), None).record(NOW, Some(b"b"), None).build_log_append_time(NOW).unwrap();
     let topic = TopicConfig { message_timestamp_type: TimestampType::LogAppendTime, ..config() };
