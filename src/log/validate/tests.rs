@@ -1,3 +1,5 @@
+//! What is refused and with which code, what is rewritten, and that whatever is accepted is a sound batch.
+
 use super::*;
 use crate::{
     record::{
