@@ -43,6 +43,19 @@ pub fn decompress_capped(codec: Compression, bytes: &[u8], max: usize) -> Result
     }
 }
 
+/// Whether compressed bytes begin as their codec's do: what a batch labelled with the wrong codec fails, at no cost. Says nothing of the rest.
+pub fn begins_like(codec: Compression, bytes: &[u8]) -> bool {
+    match codec {
+        Compression::None => true,
+        Compression::Gzip => bytes.starts_with(&[0x1f, 0x8b]),
+        // Raw blocks begin with nothing but their length.
+        Compression::Snappy => snap::raw::decompress_len(bytes).is_ok_and(|_| !bytes.is_empty()),
+        Compression::Lz4 => bytes.starts_with(&[0x04, 0x22, 0x4d, 0x18]),
+        // A frame, or one that is to be skipped before it.
+        Compression::Zstd => matches!(bytes, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]),
+    }
+}
+
 /// Reads to the end or one byte beyond the cap.
 fn read_capped(codec: Compression, reader: impl Read, compressed: usize, max: usize) -> Result<Vec<u8>, CompressionError> {
     let mut out = Vec::with_capacity(compressed.saturating_mul(2).min(FIRST_BUFFER_BYTES_MAX).min(max));

@@ -13,3 +13,6 @@ pub use builder::BatchBuilder;
 pub use control::{ControlRecordType, EndTxnMarker};
 pub use header::{BatchHeader, Compression, HEADER_BYTES, TimestampType};
 pub use records::{BatchRecords, Record, RecordsError};
+
+#[cfg(test)]
+mod tests;

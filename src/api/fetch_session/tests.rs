@@ -1,3 +1,5 @@
+//! Sessions through their two steps: what is read and listed, evictions, bounds, and a client that merges answers.
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

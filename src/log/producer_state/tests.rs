@@ -1,3 +1,5 @@
+//! Sequences, epochs and transactions against a model, replay against the live state, and snapshots in Kafka's bytes.
+
 use super::*;
 use crate::types::LeaderEpoch;
 use proptest::prelude::*;
