@@ -2,17 +2,40 @@
 //! `ProduceRequest.validateRecords`).
 //!
 //! Pure. It never assigns an offset, and it never copies a batch unless the topic's `compression.type` forces another codec.
+//!
+//! Uncompressed records are walked (lengths, counts, offsets, timestamps, keys), which costs a fraction of the CRC. Compressed ones are
+//! not touched unless the answer needs it: a compacted topic, another codec, timestamps that look out of bounds. That is less than Kafka
+//! does, which decompresses every batch: a client whose compressed bytes are broken under a right CRC finds out when it reads them.
 
-use super::AppendError;
-use crate::{config::TopicConfig, record::BatchHeader, types::Millis};
+use super::{AppendError, RecordError};
+use crate::{
+    config::{CompressionType, TopicConfig},
+    record::{
+        BatchHeader, BatchRecords, Compression, HEADER_BYTES, RecordsError, TimestampType,
+        compression::{self, CompressionError},
+        header::{CRC_COVERS_FROM, LOG_OVERHEAD, MAGIC},
+        records::RawRecord,
+    },
+    types::{Millis, Offset},
+};
 use bytes::Bytes;
+
+/// A batch may decompress to this many times `max.message.bytes` …
+const DECOMPRESSED_RATIO_MAX: usize = 64;
+/// … but to no more than this, whatever the config, and to no less than [`DECOMPRESSED_BYTES_FLOOR`].
+pub const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
+const DECOMPRESSED_BYTES_FLOOR: usize = 1 << 20;
+/// As many records are blamed by index in an answer. The client fails the others of the batch with a general message.
+const RECORD_ERRORS_MAX: usize = 100;
+/// The first Produce version whose clients may send zstd (KIP-110).
+const ZSTD_FROM_PRODUCE_VERSION: i16 = 7;
 
 /// Who appends (`AppendOrigin`): how much is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A Produce request: everything is checked, and transactional batches are refused.
     Client,
-    /// A Produce request whose transaction the coordinator knows of (later: KIP-890's verification).
+    /// A Produce request whose transaction the coordinator knows of (KIP-890's verification).
     ClientInTransaction,
     /// A coordinator of this broker: writes markers and its own topic, without sequences.
     Coordinator,
@@ -40,19 +63,285 @@ pub struct Accepted {
 impl Accepted {
     /// The whole batch in bytes.
     pub fn size(&self) -> usize {
-        crate::record::HEADER_BYTES.saturating_add(self.records.len())
+        HEADER_BYTES.saturating_add(self.records.len())
     }
+}
+
+/// The most that a batch of this topic may decompress to when its records have to be seen.
+pub fn decompressed_bytes_max(config: &TopicConfig) -> usize {
+    config.max_message_bytes.saturating_mul(DECOMPRESSED_RATIO_MAX).clamp(DECOMPRESSED_BYTES_FLOOR, DECOMPRESSED_BYTES_MAX)
 }
 
 /// What a Produce request's records of one partition must be, by the request's version: exactly one batch, of magic 2, with zstd only from
 /// version 7 on. Answers that batch's bytes; an incomplete batch after it is cut off, as Kafka does.
 pub fn split_one_batch(records: &Bytes, produce_version: i16) -> Result<Bytes, AppendError> {
-    let _ = (records, produce_version);
-    Err(AppendError::Corrupt(String::new()))
+    let size = whole_batch(records)?.ok_or_else(|| invalid("a Produce request needs one record batch per partition".into()))?;
+    let magic = records.get(16).map_or(MAGIC, |byte| byte.cast_signed());
+    if magic != MAGIC {
+        return Err(invalid(format!("only record batches of magic {MAGIC} are accepted, not of magic {magic}")));
+    }
+    let batch = records.slice(..size);
+    let header = BatchHeader::parse(&batch).ok_or_else(|| cut_short(batch.len()))?;
+    if header.compression() == Some(Compression::Zstd) && produce_version < ZSTD_FROM_PRODUCE_VERSION {
+        return Err(AppendError::UnsupportedCompression(format!("zstd is not allowed in Produce requests of version {produce_version}")));
+    }
+    let after = records.slice(size..);
+    if whole_batch(&after)?.is_some() {
+        return Err(invalid("a Produce request may have only one record batch per partition".into()));
+    }
+    Ok(batch)
+}
+
+/// The size of the batch that `bytes` begin with; `None` if it isn't there whole (`ByteBufferLogInputStream.nextBatch`).
+fn whole_batch(bytes: &[u8]) -> Result<Option<usize>, AppendError> {
+    /// The smallest message of the oldest magic.
+    const LENGTH_MIN: i32 = 14;
+    let Some(length) = bytes.get(8..).and_then(|b| b.first_chunk()) else { return Ok(None) };
+    let length = i32::from_be_bytes(*length);
+    if length < LENGTH_MIN {
+        return Err(AppendError::Corrupt(format!("batch length {length} is less than the least, {LENGTH_MIN}")));
+    }
+    let Some(magic) = bytes.get(16).map(|byte| byte.cast_signed()) else { return Ok(None) };
+    if !(0..=MAGIC).contains(&magic) {
+        return Err(AppendError::Corrupt(format!("unknown magic {magic}")));
+    }
+    let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(LOG_OVERHEAD);
+    Ok((size <= bytes.len()).then_some(size))
 }
 
 /// Checks one batch's bytes, and prepares what is to be stored.
 pub fn validate(batch: &Bytes, config: &TopicConfig, now: Millis, origin: Origin) -> Result<Accepted, AppendError> {
-    let _ = (batch, config, now, origin);
-    Err(AppendError::Corrupt(String::new()))
+    let header = check_envelope(batch, config, origin)?;
+    let codec = header.compression().ok_or_else(|| unknown_codec(&header))?;
+    let records = batch.slice(HEADER_BYTES..);
+    if origin == Origin::Replication {
+        return Ok(Accepted { header, records, log_append_time: Millis::NONE });
+    }
+    if origin.is_client() {
+        check_client_header(&header, origin)?;
+    }
+    let target = match config.compression_type {
+        // Markers stay as they are written.
+        CompressionType::Producer => codec,
+        CompressionType::Codec(_) if header.is_control() => codec,
+        CompressionType::Codec(target) => target,
+    };
+    let mut stored = header;
+    let mut accepted_records = records.clone();
+    if codec == Compression::None && target == Compression::None {
+        let max_timestamp = check_records(&records, &header, config, now)?;
+        set_timestamps(&mut stored, config, now, max_timestamp);
+    } else if needs_records(&header, codec != target, config, now) {
+        let opened = BatchRecords::from_parts(header, &records, decompressed_bytes_max(config)).map_err(refused)?;
+        let max_timestamp = check_records(opened.body(), &header, config, now)?;
+        set_timestamps(&mut stored, config, now, max_timestamp);
+        if codec != target {
+            accepted_records = recompress(target, config, opened.body())?;
+            stored.set_compression(target);
+            let length = accepted_records.len().saturating_add(HEADER_BYTES - LOG_OVERHEAD);
+            stored.batch_length = i32::try_from(length).unwrap_or(i32::MAX);
+            stored.crc = crc32c::crc32c_append(head_crc(&stored), &accepted_records);
+        }
+    } else {
+        set_timestamps(&mut stored, config, now, header.max_timestamp);
+    }
+    if codec == target && stored != header {
+        stored.crc = restamped_crc(&header, &stored, records.len());
+    }
+    let log_append_time = match config.message_timestamp_type {
+        TimestampType::CreateTime => Millis::NONE,
+        TimestampType::LogAppendTime => now,
+    };
+    let accepted = Accepted { header: stored, records: accepted_records, log_append_time };
+    check_size(accepted.size(), config)?;
+    Ok(accepted)
+}
+
+/// Length, magic, size limits, base offset and CRC.
+fn check_envelope(batch: &Bytes, config: &TopicConfig, origin: Origin) -> Result<BatchHeader, AppendError> {
+    let header = BatchHeader::parse(batch).ok_or_else(|| cut_short(batch.len()))?;
+    if header.magic != MAGIC {
+        return Err(AppendError::UnsupportedMagic(header.magic));
+    }
+    if header.size() != Some(batch.len()) {
+        return Err(AppendError::Corrupt(format!("batch length {} in {} bytes", header.batch_length, batch.len())));
+    }
+    if origin.is_client() && header.base_offset != Offset(0) {
+        return Err(invalid(format!("the base offset of a produced batch must be 0, not {}", header.base_offset)));
+    }
+    if origin != Origin::Replication && batch.len() > config.max_message_bytes {
+        return Err(AppendError::TooLarge { size: batch.len(), max: config.max_message_bytes });
+    }
+    let computed = crate::record::header::batch_crc(batch);
+    if computed != header.crc {
+        return Err(AppendError::Corrupt(format!("CRC-32C is {computed:#010x}, the header says {:#010x}", header.crc)));
+    }
+    Ok(header)
+}
+
+/// What a client may say in a header (`LogValidator.validateBatch`).
+fn check_client_header(header: &BatchHeader, origin: Origin) -> Result<(), AppendError> {
+    let (count, last) = (header.record_count, header.last_offset_delta);
+    if count <= 0 || i64::from(last) + 1 != i64::from(count) {
+        return Err(invalid(format!("{count} records do not fit a last offset delta of {last}")));
+    }
+    if header.is_control() {
+        return Err(invalid("clients may not write control records".into()));
+    }
+    if header.has_producer() && header.base_sequence < 0 {
+        return Err(invalid(format!("sequence {} of producer {} is negative", header.base_sequence, header.producer_id)));
+    }
+    if header.is_transactional() && origin != Origin::ClientInTransaction {
+        return Err(AppendError::InvalidTxnState("the record is not part of an ongoing transaction".into()));
+    }
+    if header.is_transactional() && !header.has_producer() {
+        return Err(invalid("a transactional batch needs a producer id".into()));
+    }
+    Ok(())
+}
+
+/// Whether a compressed (or to be compressed) batch's records must be seen.
+fn needs_records(header: &BatchHeader, recompress: bool, config: &TopicConfig, now: Millis) -> bool {
+    let timestamps = || match config.message_timestamp_type {
+        // Such a batch is refused, record by record; see `TimestampCheck`.
+        TimestampType::LogAppendTime => header.timestamp_type() == TimestampType::LogAppendTime,
+        // The header knows the newest timestamp only, so any bound on the oldest one needs all.
+        TimestampType::CreateTime => {
+            header.timestamp_type() == TimestampType::LogAppendTime
+                || config.message_timestamp_before_max_ms != i64::MAX
+                || header.max_timestamp > config.timestamp_bounds(now).1
+                || header.max_timestamp < header.base_timestamp
+        }
+    };
+    recompress || config.cleanup_compact || timestamps()
+}
+
+/// Walks the encoded records; answers their newest timestamp. Every record must be well formed and carry its place as its offset
+/// delta, and there must be as many as the header says.
+fn check_records(mut body: &[u8], header: &BatchHeader, config: &TopicConfig, now: Millis) -> Result<Millis, AppendError> {
+    let (oldest, newest) = config.timestamp_bounds(now);
+    let create_time = config.message_timestamp_type == TimestampType::CreateTime;
+    let stamped = !create_time && header.timestamp_type() == TimestampType::LogAppendTime;
+    let mut max_timestamp = Millis::NONE;
+    let mut errors = Errors::default();
+    for index in 0..header.record_count {
+        let record = RawRecord::read(&mut body).map_err(|what| refused(RecordsError::Malformed { index, what }))?;
+        if record.offset_delta != index {
+            return Err(invalid(format!("record {index} has offset delta {}", record.offset_delta)));
+        }
+        // A wrapped timestamp is what every reader gets from the same bytes.
+        let timestamp = Millis(header.base_timestamp.0.wrapping_add(record.timestamp_delta));
+        max_timestamp = max_timestamp.max(timestamp);
+        if config.cleanup_compact && record.key.is_none() {
+            errors.push(index, false, || "Compacted topic cannot accept message without key".into());
+        } else if create_time && timestamp != Millis::NONE && !(oldest..=newest).contains(&timestamp) {
+            errors.push(index, true, || {
+                format!("Timestamp {timestamp} of message {index} is out of range. The timestamp should be within [{oldest}, {newest}]")
+            });
+        } else if stamped {
+            errors.push(index, true, || "Producer should not set timestamp type to LogAppendTime".into());
+        }
+    }
+    if !body.is_empty() {
+        return Err(refused(RecordsError::BytesOver(header.record_count)));
+    }
+    errors.result().map(|()| max_timestamp)
+}
+
+/// The records of a batch that are to blame.
+#[derive(Default)]
+struct Errors {
+    records: Vec<RecordError>,
+    count: usize,
+    timestamp: bool,
+}
+
+impl Errors {
+    fn push(&mut self, batch_index: i32, timestamp: bool, message: impl FnOnce() -> String) {
+        self.count = self.count.saturating_add(1);
+        self.timestamp |= timestamp;
+        if self.records.len() < RECORD_ERRORS_MAX {
+            self.records.push(RecordError { batch_index, message: Some(message()) });
+        }
+    }
+
+    /// One bad timestamp makes it INVALID_TIMESTAMP, whatever else is wrong.
+    fn result(self) -> Result<(), AppendError> {
+        match self {
+            Self { count: 0, .. } => Ok(()),
+            Self { timestamp: true, records, .. } => Err(AppendError::InvalidTimestamp {
+                message: "One or more records have been rejected due to invalid timestamp".into(),
+                records,
+            }),
+            Self { count, records, .. } => {
+                let message = format!("One or more records have been rejected due to {count} record errors in total");
+                Err(AppendError::InvalidRecord { message, records })
+            }
+        }
+    }
+}
+
+/// The topic's timestamp type and the newest timestamp, as they are to be stored.
+fn set_timestamps(stored: &mut BatchHeader, config: &TopicConfig, now: Millis, max_timestamp: Millis) {
+    match config.message_timestamp_type {
+        TimestampType::LogAppendTime => stored.set_log_append_time(now),
+        TimestampType::CreateTime => {
+            stored.set_timestamp_type(TimestampType::CreateTime);
+            stored.max_timestamp = max_timestamp;
+        }
+    }
+}
+
+fn recompress(target: Compression, config: &TopicConfig, body: &[u8]) -> Result<Bytes, AppendError> {
+    let level = match target {
+        Compression::Gzip => config.compression_gzip_level,
+        Compression::Lz4 => config.compression_lz4_level,
+        Compression::Zstd => config.compression_zstd_level,
+        Compression::None | Compression::Snappy => 0,
+    };
+    // Nothing is wrong with the records: compressing fails only if the codec is out of memory.
+    let compressed = compression::compress(target, level, body).map_err(|e| AppendError::Io(std::io::Error::other(e)))?;
+    Ok(compressed.into())
+}
+
+/// The recompressed batch may be larger than what came.
+fn check_size(size: usize, config: &TopicConfig) -> Result<(), AppendError> {
+    if size > config.max_message_bytes {
+        Err(AppendError::TooLarge { size, max: config.max_message_bytes })
+    } else if size > config.segment_bytes {
+        Err(AppendError::LargerThanSegment { size, segment_bytes: config.segment_bytes })
+    } else {
+        Ok(())
+    }
+}
+
+/// The CRC of the part of a header that it covers.
+fn head_crc(header: &BatchHeader) -> u32 {
+    crc32c::crc32c(header.encode().get(CRC_COVERS_FROM..).unwrap_or_default())
+}
+
+/// The CRC of a batch whose header changed from `old` to `new` and whose `records_len` bytes of records did not: CRCs are linear, so that the
+/// difference of the headers' CRCs, carried over as many zeros, is the difference of the batches'. The records are not read again.
+fn restamped_crc(old: &BatchHeader, new: &BatchHeader, records_len: usize) -> u32 {
+    old.crc ^ crc32c::crc32c_combine(head_crc(old) ^ head_crc(new), 0, records_len)
+}
+
+fn invalid(message: String) -> AppendError {
+    AppendError::InvalidRecord { message, records: Vec::new() }
+}
+
+fn cut_short(len: usize) -> AppendError {
+    AppendError::Corrupt(format!("{len} bytes are no record batch"))
+}
+
+fn unknown_codec(header: &BatchHeader) -> AppendError {
+    AppendError::UnsupportedCompression(format!("unknown codec in attributes {:#06x}", header.attributes))
+}
+
+/// Records that can't be read are the client's fault, and sending them again doesn't help.
+fn refused(error: RecordsError) -> AppendError {
+    match error {
+        RecordsError::Compression(CompressionError::Malformed(codec, cause)) => invalid(format!("{codec:?} data is malformed: {cause}")),
+        other => invalid(other.to_string()),
+    }
 }

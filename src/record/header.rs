@@ -85,8 +85,8 @@ pub struct BatchHeader {
 
 impl BatchHeader {
     const TIMESTAMP_TYPE: i16 = 1 << 3;
-    const TRANSACTIONAL: i16 = 1 << 4;
-    const CONTROL: i16 = 1 << 5;
+    pub(super) const TRANSACTIONAL: i16 = 1 << 4;
+    pub(super) const CONTROL: i16 = 1 << 5;
     const DELETE_HORIZON: i16 = 1 << 6;
 
     /// Reads a header from the first 61 bytes; `None` if there are fewer.
@@ -111,22 +111,20 @@ impl BatchHeader {
 
     /// The header's bytes, CRC as it stands in the struct.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut out = Vec::with_capacity(HEADER_BYTES);
-        out.extend_from_slice(&self.base_offset.0.to_be_bytes());
-        out.extend_from_slice(&self.batch_length.to_be_bytes());
-        out.extend_from_slice(&self.leader_epoch.0.to_be_bytes());
-        out.extend_from_slice(&self.magic.to_be_bytes());
-        out.extend_from_slice(&self.crc.to_be_bytes());
-        out.extend_from_slice(&self.attributes.to_be_bytes());
-        out.extend_from_slice(&self.last_offset_delta.to_be_bytes());
-        out.extend_from_slice(&self.base_timestamp.0.to_be_bytes());
-        out.extend_from_slice(&self.max_timestamp.0.to_be_bytes());
-        out.extend_from_slice(&self.producer_id.0.to_be_bytes());
-        out.extend_from_slice(&self.producer_epoch.0.to_be_bytes());
-        out.extend_from_slice(&self.base_sequence.to_be_bytes());
-        out.extend_from_slice(&self.record_count.to_be_bytes());
         let mut header = [0; HEADER_BYTES];
-        header.copy_from_slice(&out);
+        put(&mut header, 0, self.base_offset.0.to_be_bytes());
+        put(&mut header, 8, self.batch_length.to_be_bytes());
+        put(&mut header, 12, self.leader_epoch.0.to_be_bytes());
+        put(&mut header, 16, self.magic.to_be_bytes());
+        put(&mut header, 17, self.crc.to_be_bytes());
+        put(&mut header, 21, self.attributes.to_be_bytes());
+        put(&mut header, 23, self.last_offset_delta.to_be_bytes());
+        put(&mut header, 27, self.base_timestamp.0.to_be_bytes());
+        put(&mut header, 35, self.max_timestamp.0.to_be_bytes());
+        put(&mut header, 43, self.producer_id.0.to_be_bytes());
+        put(&mut header, 51, self.producer_epoch.0.to_be_bytes());
+        put(&mut header, 53, self.base_sequence.to_be_bytes());
+        put(&mut header, 57, self.record_count.to_be_bytes());
         header
     }
 
@@ -178,8 +176,21 @@ impl BatchHeader {
 
     /// Turns the timestamps into the broker's (`message.timestamp.type=LogAppendTime`). The CRC must be computed again.
     pub fn set_log_append_time(&mut self, now: Millis) {
-        self.attributes |= Self::TIMESTAMP_TYPE;
+        self.set_timestamp_type(TimestampType::LogAppendTime);
         self.max_timestamp = now;
+    }
+
+    /// Says whose timestamps the batch carries. The CRC must be computed again.
+    pub fn set_timestamp_type(&mut self, timestamp_type: TimestampType) {
+        match timestamp_type {
+            TimestampType::CreateTime => self.attributes &= !Self::TIMESTAMP_TYPE,
+            TimestampType::LogAppendTime => self.attributes |= Self::TIMESTAMP_TYPE,
+        }
+    }
+
+    /// Says how the records are compressed. The CRC must be computed again.
+    pub fn set_compression(&mut self, compression: Compression) {
+        self.attributes = self.attributes & !7 | compression.bits();
     }
 }
 
@@ -197,6 +208,12 @@ pub fn batch_crc(batch: &[u8]) -> u32 {
 
 fn at<const N: usize>(bytes: &[u8], from: usize) -> Option<[u8; N]> {
     bytes.get(from..)?.first_chunk().copied()
+}
+
+fn put<const N: usize>(header: &mut [u8; HEADER_BYTES], at: usize, bytes: [u8; N]) {
+    if let Some(place) = header.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = bytes;
+    }
 }
 
 #[cfg(test)]

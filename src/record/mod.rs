@@ -2,8 +2,14 @@
 //!
 //! The log and the handlers see a batch through [`BatchHeader`], 61 bytes; records are decoded only where an answer needs them.
 
+pub mod builder;
+pub mod compression;
 pub mod control;
 pub mod header;
+pub mod records;
+pub mod varint;
 
+pub use builder::BatchBuilder;
 pub use control::{ControlRecordType, EndTxnMarker};
 pub use header::{BatchHeader, Compression, HEADER_BYTES, TimestampType};
+pub use records::{BatchRecords, Record, RecordsError};
