@@ -47,24 +47,24 @@ pub struct Indexes {
     pub offsets: OffsetIndex,
     pub times: TimeIndex,
     pub aborted: Vec<AbortedTxn>,
-    /// Bytes of each that the files have: offsets, times, aborted.
-    written: [usize; 3],
+    /// Bytes of each that the files have (offsets, times, aborted); `None` for a file that is to be written anew.
+    written: [Option<usize>; 3],
 }
 
 impl Indexes {
     pub fn empty(base: Offset) -> Self {
-        Self { offsets: OffsetIndex::new(base), times: TimeIndex::new(base), aborted: Vec::new(), written: [0; 3] }
+        Self { offsets: OffsetIndex::new(base), times: TimeIndex::new(base), aborted: Vec::new(), written: [None; 3] }
     }
 
     /// As read from files that hold exactly this.
     pub fn loaded(offsets: OffsetIndex, times: TimeIndex, aborted: Vec<AbortedTxn>) -> Self {
-        let written = [offsets.bytes().len(), times.bytes().len(), aborted.len().saturating_mul(txn_index::ENTRY_BYTES)];
+        let written = [offsets.bytes().len(), times.bytes().len(), aborted.len().saturating_mul(txn_index::ENTRY_BYTES)].map(Some);
         Self { offsets, times, aborted, written }
     }
 
     /// Makes the next flush write everything anew, whatever the files hold.
     pub fn rewrite(&mut self) {
-        self.written = [usize::MAX; 3];
+        self.written = [None; 3];
     }
 }
 
@@ -123,8 +123,17 @@ impl Segment {
         if let Some(file) = &*file {
             return Ok(Arc::clone(file));
         }
-        let mode = if self.size() == 0 { OpenMode::Create } else { OpenMode::Write };
-        let opened = self.place.disk.open(&self.place.path(self.base, Kind::Log), mode)?;
+        let path = self.place.path(self.base, Kind::Log);
+        let opened = if self.size() == 0 {
+            let new = self.place.disk.open(&path, OpenMode::Create)?;
+            if !new.is_empty()? {
+                // Left by a write that was never acknowledged.
+                new.set_len(0)?;
+            }
+            new
+        } else {
+            self.place.disk.open(&path, OpenMode::Write)?
+        };
         *file = Some(Arc::clone(&opened));
         Ok(opened)
     }
@@ -225,9 +234,10 @@ impl Segment {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 let segment = self.place.path(self.base, Kind::Log);
                 tracing::warn!(segment = %segment.display(), %error, "rebuilding an index that doesn't fit its log");
-                let aborted = self.with_index(|i| i.aborted.clone())?;
-                let rebuilt = self.rebuild_index(aborted)?;
-                self.set_index(rebuilt);
+                let mut index = self.index.write();
+                let aborted = index.as_ref().map(|i| i.aborted.clone()).unwrap_or_default();
+                *index = Some(self.rebuild_index(aborted)?);
+                drop(index);
                 self.find_once(offset, end)
             }
             found => found,
@@ -298,26 +308,24 @@ impl Segment {
 
     fn write_index(&self, indexes: &mut Indexes) -> io::Result<()> {
         let aborted: Vec<u8> = indexes.aborted.iter().flat_map(AbortedTxn::encode).collect();
-        let parts = [
-            (Kind::OffsetIndex, indexes.offsets.bytes()),
-            (Kind::TimeIndex, indexes.times.bytes()),
-            (Kind::TxnIndex, aborted.as_slice()),
-        ];
+        let parts =
+            [(Kind::OffsetIndex, indexes.offsets.bytes()), (Kind::TimeIndex, indexes.times.bytes()), (Kind::TxnIndex, aborted.as_slice())];
         for ((kind, bytes), written) in parts.into_iter().zip(&mut indexes.written) {
-            let path = self.place.path(self.base, kind);
-            let empty_is_a_file = kind != Kind::TxnIndex || *written == usize::MAX && self.place.disk.exists(&path);
-            let unwritten = *written > bytes.len() || *written < bytes.len() || *written == 0 && empty_is_a_file;
-            if !unwritten || bytes.is_empty() && !empty_is_a_file {
-                *written = bytes.len();
+            if *written == Some(bytes.len()) {
                 continue;
             }
-            let file = self.place.disk.open(&path, OpenMode::Create)?;
-            let from = if *written > bytes.len() { 0 } else { *written };
-            if from == 0 {
-                file.set_len(0)?;
+            let path = self.place.path(self.base, kind);
+            if kind == Kind::TxnIndex && bytes.is_empty() {
+                remove_if_there(&*self.place.disk, &path)?;
+            } else {
+                let file = self.place.disk.open(&path, OpenMode::Create)?;
+                let from = written.filter(|written| *written < bytes.len()).unwrap_or(0);
+                if from == 0 {
+                    file.set_len(0)?;
+                }
+                file.write_at(&[IoSlice::new(bytes.get(from..).unwrap_or_default())], from as u64)?;
             }
-            file.write_at(&[IoSlice::new(bytes.get(from..).unwrap_or_default())], from as u64)?;
-            *written = bytes.len();
+            *written = Some(bytes.len());
         }
         Ok(())
     }
