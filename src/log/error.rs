@@ -1,7 +1,7 @@
 //! What appends and reads can fail with, and the one table from there to Kafka's error codes.
 
-use crate::types::{ErrorCode, Offset, ProducerEpoch, ProducerId};
-use std::io;
+use crate::types::{ErrorCode, Offset, ProducerEpoch, ProducerId, TopicPartition};
+use std::{io, path::PathBuf};
 
 /// One record that is to blame for a batch's refusal (`RecordError` in Produce answers from version 8 on, KIP-467).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,21 @@ impl From<&AppendError> for ErrorCode {
             AppendError::Offline(_) | AppendError::Io(_) => Self::KafkaStorageError,
         }
     }
+}
+
+/// Why the logs could not be opened, made or closed.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("the data directory {} is in use by another process", .0.display())]
+    Locked(PathBuf),
+    #[error("no data directory is given")]
+    NoDirectory,
+    #[error("{}: {what}", path.display())]
+    Unreadable { path: PathBuf, what: String },
+    #[error("partition {0} exists already")]
+    Exists(TopicPartition),
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// Why a read got nothing.

@@ -1,11 +1,39 @@
 //! The partitions' logs: append-only segments in Apache Kafka's own file formats.
+//!
+//! [`Logs`] are all partitions of this broker in their data directories, [`PartitionLog`] is one. `model`, `index`, `checkpoints`, `files`,
+//! `epochs`, `producer_state`, `txn_index` and `validate` are pure; the rest moves bytes through [`io::Disk`]. Nothing here reads a clock,
+//! knows the wire protocol or starts a task.
 
 pub mod error;
 pub mod io;
 
+pub mod checkpoints;
 pub mod epochs;
+pub mod files;
+pub mod index;
+pub mod model;
 pub mod producer_state;
 pub mod txn_index;
 pub mod validate;
+pub mod watch;
 
-pub use error::{AppendError, ReadError, RecordError};
+mod dirs;
+mod logs;
+mod partition;
+mod read;
+mod recover;
+mod scan;
+mod segment;
+mod sync;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{AppendError, LogError, ReadError, RecordError};
+pub use logs::{FoundPartition, LogSettings, Logs, PartitionSpec};
+pub use model::Watermarks;
+pub use partition::{Appended, PartitionLog, Stats};
+pub use read::{Isolation, ReadSlice, TimedOffset};
+pub use txn_index::AbortedTxn;
+pub use validate::{Origin, split_one_batch};
+pub use watch::{Registration, Waiter, Watch};

@@ -99,9 +99,18 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, parts: &[io::IoSlice<'_>], mut position: u64) -> io::Result<()> {
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let done = match rustix::io::pwritev(&self.0, parts, position) {
+            Ok(n) if n == bytes => return Ok(()),
+            Ok(n) => n,
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(e) => return Err(e.into()),
+        };
+        // Rare: the disk is nearly full or a signal came.
         let mut parts = parts.to_vec();
         let mut rest = &mut parts[..];
-        io::IoSlice::advance_slices(&mut rest, 0);
+        position = position.saturating_add(done as u64);
+        io::IoSlice::advance_slices(&mut rest, done);
         while !rest.is_empty() {
             match rustix::io::pwritev(&self.0, rest, position) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -1,0 +1,114 @@
+//! One data directory (one of `log.dirs`): its lock, its checkpoints and the mark of a clean stop.
+
+use super::{
+    LogError,
+    checkpoints::{clean_mark, decode_offsets, encode_offsets},
+    files::{CLEAN_FILE, HIGH_WATERMARKS_FILE, LOCK_FILE, LOG_STARTS_FILE, RECOVERY_POINTS_FILE},
+    io::{Disk, DiskLock, write_atomically},
+    segment::{optional, remove_if_there},
+};
+use crate::types::{Offset, TopicPartition};
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A data directory that this process holds.
+pub(super) struct DataDir {
+    pub path: PathBuf,
+    disk: Arc<dyn Disk>,
+    /// The last stop was a clean one.
+    pub clean: bool,
+    /// What the files hold.
+    checkpoints: Mutex<Checkpoints>,
+    _lock: Box<dyn DiskLock>,
+}
+
+type Offsets = HashMap<TopicPartition, Offset>;
+
+/// Where the partitions of a directory stand.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Checkpoints {
+    /// Everything below is durable.
+    pub recovery_points: Offsets,
+    /// Only those that lie above their first segment's start.
+    pub log_starts: Offsets,
+    pub high_watermarks: Offsets,
+}
+
+impl DataDir {
+    /// Makes and locks a directory, and reads what the last process left of it.
+    pub fn lock(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self, LogError> {
+        disk.create_dir_all(path)?;
+        let lock = disk.lock(&path.join(LOCK_FILE)).map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock => LogError::Locked(path.to_owned()),
+            _ => e.into(),
+        })?;
+        let clean = disk.exists(&path.join(CLEAN_FILE));
+        let read = |name| -> Result<Offsets, LogError> {
+            let file = path.join(name);
+            let Some(bytes) = optional(disk.read(&file))? else { return Ok(Offsets::new()) };
+            Ok(decode_offsets(&String::from_utf8_lossy(&bytes)).unwrap_or_else(|error| {
+                tracing::warn!(file = %file.display(), %error, "leaving out a checkpoint that can't be read");
+                Offsets::new()
+            }))
+        };
+        let checkpoints = Checkpoints {
+            recovery_points: read(RECOVERY_POINTS_FILE)?,
+            log_starts: read(LOG_STARTS_FILE)?,
+            high_watermarks: read(HIGH_WATERMARKS_FILE)?,
+        };
+        let (path, disk) = (path.to_owned(), Arc::clone(disk));
+        Ok(Self { path, disk, clean, checkpoints: Mutex::new(checkpoints), _lock: lock })
+    }
+
+    /// The partition's recovery point and log start.
+    pub fn checkpointed(&self, topic: &TopicPartition) -> (Option<Offset>, Option<Offset>) {
+        let checkpoints = self.checkpoints.lock();
+        (checkpoints.recovery_points.get(topic).copied(), checkpoints.log_starts.get(topic).copied())
+    }
+
+    /// From now on a crash is one.
+    pub fn remove_clean_mark(&self) -> Result<(), LogError> {
+        if self.clean {
+            remove_if_there(&*self.disk, &self.path.join(CLEAN_FILE))?;
+            self.disk.sync_dir(&self.path)?;
+        }
+        Ok(())
+    }
+
+    /// The next start reads no data here.
+    pub fn write_clean_mark(&self) -> Result<(), LogError> {
+        Ok(write_atomically(&*self.disk, &self.path.join(CLEAN_FILE), clean_mark().as_bytes())?)
+    }
+
+    /// Replaces the files whose contents change.
+    pub fn write_checkpoints(&self, new: Checkpoints) -> Result<(), LogError> {
+        let mut old = self.checkpoints.lock();
+        let files = [
+            (RECOVERY_POINTS_FILE, &old.recovery_points, &new.recovery_points),
+            (LOG_STARTS_FILE, &old.log_starts, &new.log_starts),
+            (HIGH_WATERMARKS_FILE, &old.high_watermarks, &new.high_watermarks),
+        ];
+        for (name, old, new) in files {
+            if old != new {
+                let mut sorted: Vec<_> = new.iter().map(|(topic, offset)| (topic, *offset)).collect();
+                sorted.sort_unstable();
+                write_atomically(&*self.disk, &self.path.join(name), encode_offsets(sorted.into_iter()).as_bytes())?;
+            }
+        }
+        *old = new;
+        Ok(())
+    }
+
+    /// Forgets a partition that's no longer here, durably, if the files speak of it: a new one of its name must not inherit them.
+    pub fn forget(&self, topic: &TopicPartition) -> Result<(), LogError> {
+        let mut checkpoints = self.checkpoints.lock().clone();
+        let maps = [&mut checkpoints.recovery_points, &mut checkpoints.log_starts, &mut checkpoints.high_watermarks];
+        let known = maps.into_iter().filter_map(|map| map.remove(topic)).count() > 0;
+        if known { self.write_checkpoints(checkpoints) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,528 @@
+//! Opening a partition's directory, whoever left it and however (`LogLoader`).
+//!
+//! After a clean stop the end is found by the index and a few headers, and the producers come from their snapshot. After any other stop every
+//! batch from the recovery point on is checked, indexes, producers and epochs are made from what is there, and the log is cut at the
+//! first batch that is torn or wrong, with one warning that says what was cut. Never fails on what a crash may leave; it does on files
+//! that can't be read and on formats that it doesn't know, and then changes nothing.
+
+use super::{
+    LogError, PartitionSpec, checkpoints,
+    epochs::Epochs,
+    files::{self, EPOCHS_FILE, Kind, METADATA_FILE, Stage},
+    index::{OffsetIndex, TimeIndex, relative},
+    io::{Disk, DiskFile, Entry, OpenMode},
+    model::{self, Watermarks},
+    partition::{PartitionLog, Parts, marker_of},
+    producer_state::ProducerStates,
+    scan::{self, Bad, Found, Walk, WalkError},
+    segment::{Indexes, Noted, Place, SCAN_BYTES, Segment, optional, remove_if_there},
+    txn_index::{self, AbortedTxn},
+};
+use crate::{
+    record::HEADER_BYTES,
+    types::{Millis, Offset},
+};
+use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc};
+
+/// What is known of a directory before it is opened.
+pub(super) struct Opening<'a> {
+    pub disk: &'a Arc<dyn Disk>,
+    pub dir: PathBuf,
+    pub spec: &'a PartitionSpec,
+    /// The data directory was left by a clean stop.
+    pub clean: bool,
+    /// Everything below was durable.
+    pub recovery_point: Option<Offset>,
+    /// Where the log starts by its checkpoint: records below were deleted, though their segment may be there.
+    pub log_start: Option<Offset>,
+    pub now: Millis,
+    pub producer_id_expiration_ms: i64,
+}
+
+/// Makes a directory for a partition that has none.
+pub(super) fn create(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
+    opening.disk.create_dir_all(&opening.dir)?;
+    open(opening)
+}
+
+/// Opens a partition's directory.
+pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
+    let place = Arc::new(Place { disk: Arc::clone(opening.disk), dir: opening.dir.clone() });
+    let mut listing = place.disk.list(&place.dir)?;
+    if finish_replacements(&place, &listing)? {
+        listing = place.disk.list(&place.dir)?;
+    }
+    let new_metadata = ensure_metadata(&place, &listing, opening)?;
+    let mut recovery = Recovery::new(opening, &place, &listing)?;
+    let (log_end, cut) = recovery.find_end(opening)?;
+    let log_end = recovery.settle(opening, log_end)?;
+    let first = recovery.segments.first().map_or(log_end, |segment| segment.base());
+    let log_start = opening.log_start.unwrap_or(first).max(first).min(log_end);
+    recovery.epochs.truncate_from_end(log_end);
+    recovery.epochs.truncate_from_start(log_start);
+    recovery.producers.on_log_start(log_start);
+    recovery.producers.on_high_watermark(log_end);
+    recovery.producers.expire(opening.now, opening.producer_id_expiration_ms);
+    let rested = recovery.remove_stray_snapshots(&listing, log_end);
+    let was_checked = !opening.clean || cut;
+    let last_stable = recovery.producers.last_stable_offset(log_end).max(log_start);
+    let recovery_point = if was_checked { opening.recovery_point.unwrap_or(log_start).clamp(log_start, log_end) } else { log_end };
+    Ok(PartitionLog::new(Parts {
+        topic: opening.spec.topic.clone(),
+        topic_id: opening.spec.topic_id,
+        place: Arc::clone(&place),
+        config: Arc::clone(&opening.spec.config),
+        segments: recovery.segments,
+        marks: Watermarks { log_start, last_stable, high_watermark: log_end, log_end },
+        epochs: recovery.epochs,
+        producers: recovery.producers,
+        recovery_point,
+        rested,
+        now: opening.now,
+        dirty: was_checked,
+        dir_dirty: was_checked || new_metadata,
+    })?)
+}
+
+/// Ends what a crash interrupted: a cleaner's complete segments (`.swap`) take the place of those that they cover; what is marked for removal
+/// goes. True if anything changed. Files of `.cleaned` are half-written, and any `.swap` at or above one belongs to a split that wasn't complete.
+fn finish_replacements(place: &Arc<Place>, listing: &[Entry]) -> Result<bool, LogError> {
+    let staged: Vec<_> =
+        listing.iter().filter_map(|e| files::parse(&e.name).map(|(offset, kind, stage)| (&e.name, offset, kind, stage))).collect();
+    if staged.iter().all(|(.., stage)| *stage == Stage::Live) {
+        return Ok(false);
+    }
+    let path = |name: &str| place.dir.join(name);
+    let cleaned_from = staged.iter().filter(|(.., stage)| *stage == Stage::Cleaned).map(|(_, offset, ..)| *offset).min();
+    let is_valid_swap = |offset: Offset| cleaned_from.is_none_or(|from| offset < from);
+    for (name, offset, _, stage) in &staged {
+        if matches!(stage, Stage::Deleted | Stage::Cleaned) || *stage == Stage::Swap && !is_valid_swap(*offset) {
+            remove_if_there(&*place.disk, &path(name))?;
+        }
+    }
+    let swaps: Vec<_> = staged.iter().filter(|(_, offset, _, stage)| *stage == Stage::Swap && is_valid_swap(*offset)).collect();
+    let logs = swaps.iter().filter(|(_, _, kind, _)| *kind == Kind::Log);
+    let from = logs.clone().map(|(_, offset, ..)| *offset).min();
+    let mut to = None;
+    for (name, offset, ..) in logs {
+        to = to.max(Some(end_of_file(&*place.disk.open(&path(name), OpenMode::Read)?, *offset)?));
+    }
+    if let (Some(from), Some(to)) = (from, to) {
+        for (name, ..) in staged.iter().filter(|(_, offset, _, stage)| *stage == Stage::Live && (from..to).contains(offset)) {
+            remove_if_there(&*place.disk, &path(name))?;
+        }
+    }
+    for (name, offset, kind, _) in swaps {
+        place.disk.rename(&path(name), &place.path(*offset, *kind))?;
+    }
+    place.disk.sync_dir(&place.dir)?;
+    Ok(true)
+}
+
+/// The offset after the last batch of a whole log file.
+fn end_of_file(file: &dyn DiskFile, base: Offset) -> Result<Offset, LogError> {
+    let mut buf = vec![0; SCAN_BYTES];
+    let mut walk = Walk::new(file, 0, file.len()?, &mut buf);
+    let mut end = base;
+    while let Some(batch) = walk.next_batch().map_err(io::Error::from)? {
+        end = batch.header.next_offset();
+    }
+    Ok(end)
+}
+
+/// Writes the topic id if it isn't there or torn. It becomes durable with the first sync.
+fn ensure_metadata(place: &Place, listing: &[Entry], opening: &Opening<'_>) -> Result<bool, LogError> {
+    let path = place.dir.join(METADATA_FILE);
+    if listing.iter().any(|e| e.name == METADATA_FILE) {
+        let text = place.disk.read(&path)?;
+        if checkpoints::decode_metadata(&String::from_utf8_lossy(&text)) == Some(opening.spec.topic_id) {
+            return Ok(false);
+        }
+    }
+    let file = place.disk.open(&path, OpenMode::Create)?;
+    file.set_len(0)?;
+    file.write_at(&[io::IoSlice::new(checkpoints::encode_metadata(opening.spec.topic_id).as_bytes())], 0)?;
+    Ok(true)
+}
+
+/// A partition while it's being opened.
+struct Recovery<'a> {
+    place: &'a Arc<Place>,
+    segments: Vec<Arc<Segment>>,
+    producers: ProducerStates,
+    epochs: Epochs,
+    /// Ascending; those that may be used.
+    snapshots: BTreeSet<Offset>,
+    /// The segments that have a transaction index.
+    txn_indexes: BTreeSet<Offset>,
+    index_interval: u64,
+    buf: Vec<u8>,
+}
+
+/// Where checking begins in a segment, and what is kept of its indexes.
+struct Trusted {
+    indexes: Indexes,
+    noted: Noted,
+    /// A batch's start; 0 if nothing is trusted.
+    position: u64,
+    /// That batch's last offset.
+    offset: Offset,
+}
+
+impl Trusted {
+    fn nothing(base: Offset) -> Self {
+        let mut indexes = Indexes::empty(base);
+        indexes.rewrite();
+        Self { indexes, noted: Noted::default(), position: 0, offset: base }
+    }
+}
+
+impl<'a> Recovery<'a> {
+    fn new(opening: &Opening<'_>, place: &'a Arc<Place>, listing: &[Entry]) -> Result<Self, LogError> {
+        let of = |wanted: Kind| {
+            let live = listing.iter().filter_map(|e| files::parse(&e.name)).filter(|(_, _, stage)| *stage == Stage::Live);
+            live.filter(move |(_, kind, _)| *kind == wanted).map(|(offset, ..)| offset).collect::<BTreeSet<_>>()
+        };
+        let bases = of(Kind::Log);
+        for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex] {
+            for orphan in of(kind).difference(&bases) {
+                remove_if_there(&*place.disk, &place.path(*orphan, kind))?;
+            }
+        }
+        let mut segments = Vec::with_capacity(bases.len());
+        for base in &bases {
+            let size = place.disk.open(&place.path(*base, Kind::Log), OpenMode::Read)?.len()?;
+            segments.push(Arc::new(Segment::existing(Arc::clone(place), *base, size)));
+        }
+        let recovery = Self {
+            place,
+            segments,
+            producers: ProducerStates::default(),
+            epochs: load_epochs(place, listing)?,
+            snapshots: of(Kind::Snapshot),
+            txn_indexes: of(Kind::TxnIndex),
+            index_interval: opening.spec.config.index_interval_bytes as u64,
+            buf: vec![0; SCAN_BYTES],
+        };
+        if opening.clean {
+            let (offsets, times) = (of(Kind::OffsetIndex), of(Kind::TimeIndex));
+            for segment in recovery.segments.iter().filter(|s| !offsets.contains(&s.base()) || !times.contains(&s.base())) {
+                tracing::warn!(partition = %opening.spec.topic, base = %segment.base(), "rebuilding a missing index");
+                // A log that can't be walked is dealt with when its end is looked for.
+                let _ = segment.with_index(|_| ());
+            }
+        }
+        Ok(recovery)
+    }
+
+    /// The log's end, with the producers as they are there; and whether anything was cut or had to be checked.
+    fn find_end(&mut self, opening: &Opening<'_>) -> Result<(Offset, bool), LogError> {
+        let Some(last) = self.segments.last().cloned() else { return Ok((opening.log_start.unwrap_or_default(), false)) };
+        if let Some(base) = self.broken_txn_index() {
+            tracing::warn!(partition = %opening.spec.topic, %base, "rebuilding a broken transaction index");
+            let point = if opening.clean { base } else { base.min(opening.recovery_point.unwrap_or(base)) };
+            return Ok((self.check_from(point, opening)?, true));
+        }
+        if opening.clean {
+            match self.end_by_index(&last) {
+                Ok(end) => {
+                    self.load_producers_after_clean_stop(end)?;
+                    return Ok((end, false));
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    tracing::warn!(partition = %opening.spec.topic, %error, "checking a log that isn't as a clean stop leaves it");
+                }
+                Err(error) => return Err(error.into()),
+            }
+            return Ok((self.check_from(last.base(), opening)?, true));
+        }
+        let first = self.segments.first().map_or(Offset(0), |segment| segment.base());
+        let point = opening.recovery_point.unwrap_or(first).max(first);
+        Ok((self.check_from(point, opening)?, false))
+    }
+
+    /// The first segment whose transaction index can't be read: without it aborted records would be taken for committed ones.
+    fn broken_txn_index(&self) -> Option<Offset> {
+        let broken = |base: &Offset| {
+            let bytes = self.place.disk.read(&self.place.path(*base, Kind::TxnIndex));
+            bytes.is_ok_and(|bytes| txn_index::decode(&bytes, *base).is_err())
+        };
+        self.txn_indexes.iter().copied().find(|base| broken(base))
+    }
+
+    /// By the last index entry and the headers after it, which must fill the file.
+    fn end_by_index(&mut self, segment: &Arc<Segment>) -> io::Result<Offset> {
+        let from = segment.with_index(|i| i.offsets.last())?;
+        let file = segment.file()?;
+        let mut walk = Walk::new(&*file, from.map_or(0, |e| e.position.into()), segment.size(), &mut self.buf);
+        let mut end = segment.base();
+        let mut first = true;
+        while let Some(batch) = walk.next_batch()? {
+            if batch.header.base_offset < end || first && from.is_some_and(|e| e.last_offset != batch.header.last_offset()) {
+                return Err(WalkError::Bad { position: batch.position, what: Bad::Offsets }.into());
+            }
+            end = batch.header.next_offset();
+            first = false;
+        }
+        Ok(end)
+    }
+
+    fn load_producers_after_clean_stop(&mut self, end: Offset) -> Result<(), LogError> {
+        let Some(states) = self.newest_snapshot(end) else {
+            // Written before there were any, as Kafka takes it: it always leaves one.
+            self.producers = ProducerStates::starting_at(end);
+            return Ok(());
+        };
+        self.producers = states;
+        let from = self.producers.end_offset();
+        if from < end {
+            let first = model::segment_of(&self.segments, |s| s.base(), from).unwrap_or(0);
+            for segment in self.segments.iter().skip(first) {
+                replay(segment, from, &mut self.producers, &mut self.buf)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest snapshot at or below `offset` that can be read. Those that can't are removed.
+    fn newest_snapshot(&mut self, offset: Offset) -> Option<ProducerStates> {
+        while let Some(at) = self.snapshots.range(..=offset).next_back().copied() {
+            let path = self.place.path(at, Kind::Snapshot);
+            let bytes = self.place.disk.read(&path).ok();
+            match bytes.map(|bytes| ProducerStates::decode_snapshot(&bytes, at)) {
+                Some(Ok(states)) => return Some(states),
+                Some(Err(error)) => tracing::warn!(snapshot = %path.display(), %error, "removing a producer snapshot that can't be read"),
+                None => {}
+            }
+            let _ = self.place.disk.remove_file(&path);
+            self.snapshots.remove(&at);
+        }
+        None
+    }
+
+    /// Checks every batch from about `point` on; the log's end.
+    fn check_from(&mut self, point: Offset, opening: &Opening<'_>) -> Result<Offset, LogError> {
+        let first = model::segment_of(&self.segments, |s| s.base(), point).unwrap_or(0);
+        let Some(segment) = self.segments.get(first).cloned() else { return Ok(point) };
+        let trusted = trusted_below(&segment, point)?;
+        let snapshot_limit = if trusted.position == 0 { segment.base() } else { point };
+        let start = self.segments.first().map_or(Offset(0), |s| s.base());
+        self.producers = self.newest_snapshot(snapshot_limit).unwrap_or_else(|| ProducerStates::starting_at(start));
+        let replay_from = self.producers.end_offset();
+        let replay_first = model::segment_of(&self.segments, |s| s.base(), replay_from).unwrap_or(0);
+        for segment in self.segments.iter().take(first).skip(replay_first) {
+            replay(segment, replay_from, &mut self.producers, &mut self.buf)?;
+        }
+        let mut end = segment.base();
+        let mut trusted = Some(trusted);
+        for i in first..self.segments.len() {
+            let Some(segment) = self.segments.get(i).cloned() else { break };
+            if segment.base() > end {
+                tracing::warn!(partition = %opening.spec.topic, from = %end, to = %segment.base(), "no records in this range of offsets");
+            }
+            let mut trusted = trusted.take().unwrap_or_else(|| Trusted::nothing(segment.base()));
+            let (segment_end, bad) = self.check_segment(&segment, &mut trusted, replay_from, end)?;
+            end = segment_end.max(end);
+            segment.set_largest(trusted.noted.largest());
+            if bad.is_none() && i.saturating_add(1) < self.segments.len() {
+                trusted.noted.finish(&mut trusted.indexes);
+            }
+            segment.set_index(trusted.indexes);
+            if let Some((position, what)) = bad {
+                self.cut(i, &segment, position, end, what, opening)?;
+            }
+            segment.flush_index()?;
+        }
+        Ok(end)
+    }
+
+    /// Checks one segment's batches; the offset after the last good one, and where and what the first bad one is.
+    fn check_segment(
+        &mut self,
+        segment: &Arc<Segment>,
+        trusted: &mut Trusted,
+        replay_from: Offset,
+        previous_end: Offset,
+    ) -> Result<(Offset, Option<(u64, Bad)>), LogError> {
+        if segment.size() == 0 {
+            return Ok((segment.base(), None));
+        }
+        let file = segment.file()?;
+        if trusted.position > 0 {
+            let from = trusted.indexes.offsets.floor(replay_from).map_or(0, |e| e.position.into());
+            replay_range(&*file, from, trusted.position, replay_from, &mut self.producers, &mut self.buf)?;
+            let kept = txn_index::entries_below(&trusted.indexes.aborted, replay_from.max(trusted.offset));
+            trusted.indexes.aborted.truncate(kept);
+        }
+        let mut walk = Walk::new(&*file, trusted.position, segment.size(), &mut self.buf);
+        let mut end = segment.base().max(if trusted.position == 0 { previous_end } else { segment.base() });
+        loop {
+            let batch = match walk.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return Ok((end, None)),
+                Err(WalkError::Io(error)) => return Err(error.into()),
+                Err(WalkError::Bad { what: Bad::OldMagic(magic), .. }) => {
+                    let path = self.place.path(segment.base(), Kind::Log);
+                    return Err(LogError::Unreadable {
+                        path,
+                        what: format!("holds batches of the old magic {magic}: let Apache Kafka 3 convert it"),
+                    });
+                }
+                Err(WalkError::Bad { position, what }) => return Ok((end, Some((position, what)))),
+            };
+            if batch.header.base_offset < end || relative(segment.base(), batch.header.last_offset()).is_none() {
+                return Ok((end, Some((batch.position, Bad::Offsets))));
+            }
+            if !walk.crc_matches(&batch)? {
+                return Ok((end, Some((batch.position, Bad::Crc))));
+            }
+            if batch.header.last_offset() >= replay_from
+                && let Some(aborted) = apply(&*file, &batch, &mut self.producers)?
+            {
+                trusted.indexes.aborted.push(aborted);
+            }
+            trusted.noted.note(&mut trusted.indexes, &batch, self.index_interval);
+            if self.epochs.latest().is_none_or(|last| batch.header.leader_epoch > last.epoch) {
+                self.epochs.assign(batch.header.leader_epoch, batch.header.base_offset);
+            }
+            end = batch.header.next_offset();
+        }
+    }
+
+    /// Ends the log at `position` of segment `i`, durably: what comes after must not come back behind new records.
+    fn cut(&mut self, i: usize, segment: &Segment, position: u64, end: Offset, what: Bad, opening: &Opening<'_>) -> Result<(), LogError> {
+        let rest = self.segments.split_off(i.saturating_add(1));
+        let bytes = rest.iter().map(|s| s.size()).sum::<u64>().saturating_add(segment.size().saturating_sub(position));
+        tracing::warn!(
+            partition = %opening.spec.topic, file = %self.place.path(segment.base(), Kind::Log).display(),
+            position, bytes, segments = rest.len(), log_end = %end, %what,
+            "cut the log at the first batch that isn't whole"
+        );
+        let file = segment.file()?;
+        file.set_len(position)?;
+        file.sync()?;
+        segment.set_size(position);
+        for segment in rest {
+            for kind in Kind::OF_SEGMENT {
+                remove_if_there(&*self.place.disk, &self.place.path(segment.base(), kind))?;
+            }
+        }
+        self.place.disk.sync_dir(&self.place.dir)?;
+        Ok(())
+    }
+
+    /// A log always has a segment to write to, and never ends below its start.
+    fn settle(&mut self, opening: &Opening<'_>, log_end: Offset) -> Result<Offset, LogError> {
+        let log_start = opening.log_start.unwrap_or_default();
+        let log_end = if log_end < log_start {
+            tracing::warn!(partition = %opening.spec.topic, %log_end, %log_start, "removing all segments: they end below the log's start");
+            for segment in self.segments.drain(..) {
+                for kind in Kind::OF_SEGMENT {
+                    remove_if_there(&*self.place.disk, &self.place.path(segment.base(), kind))?;
+                }
+            }
+            self.epochs.clear();
+            self.producers.reset(log_start);
+            log_start
+        } else {
+            log_end
+        };
+        if self.segments.is_empty() {
+            self.producers.reset(log_end);
+            self.segments.push(Arc::new(Segment::create(Arc::clone(self.place), log_end)));
+        }
+        Ok(log_end)
+    }
+
+    /// Snapshots above the end speak of records that are gone; of the others those at a segment's base stay, and the newest, which is answered.
+    fn remove_stray_snapshots(&self, listing: &[Entry], log_end: Offset) -> Option<Offset> {
+        let newest = self.snapshots.range(..=log_end).next_back();
+        let named = listing.iter().filter_map(|e| files::parse(&e.name)).filter(|(_, kind, _)| *kind == Kind::Snapshot);
+        for (offset, ..) in named {
+            let is_base = self.segments.iter().any(|segment| segment.base() == offset);
+            if offset > log_end || !is_base && Some(&offset) != newest {
+                let _ = self.place.disk.remove_file(&self.place.path(offset, Kind::Snapshot));
+            }
+        }
+        newest.copied()
+    }
+}
+
+/// The part of a segment's indexes that was durable below `point`, if the log agrees; else nothing, and the whole segment is checked.
+fn trusted_below(segment: &Arc<Segment>, point: Offset) -> Result<Trusted, LogError> {
+    let nothing = || Trusted::nothing(segment.base());
+    let place = segment.place();
+    let read = |kind| optional(place.disk.read(&place.path(segment.base(), kind)));
+    let aborted = match read(Kind::TxnIndex)?.map(|bytes| txn_index::decode(&bytes, segment.base())) {
+        None => Vec::new(),
+        Some(Ok(aborted)) => aborted,
+        Some(Err(_)) => return Ok(nothing()),
+    };
+    let (Some(offsets), Some(times)) = (read(Kind::OffsetIndex)?, read(Kind::TimeIndex)?) else { return Ok(nothing()) };
+    let mut offsets = OffsetIndex::decode_prefix(segment.base(), &offsets, segment.size());
+    let mut times = TimeIndex::decode_prefix(segment.base(), &times);
+    while offsets.last().is_some_and(|e| e.last_offset >= point) {
+        offsets.truncate(offsets.len().saturating_sub(1));
+    }
+    let Some(last) = offsets.last() else { return Ok(nothing()) };
+    let file = segment.file()?;
+    let position = u64::from(last.position);
+    let mut buf = [0; HEADER_BYTES];
+    let agrees = Walk::new(&*file, position, segment.size(), &mut buf).next_batch();
+    if !matches!(agrees, Ok(Some(batch)) if batch.header.last_offset() == last.last_offset) {
+        return Ok(nothing());
+    }
+    times.truncate_from(last.last_offset.plus(1));
+    let noted = Noted::after(position, times.last());
+    let mut indexes = Indexes::loaded(offsets, times, aborted);
+    indexes.rewrite();
+    Ok(Trusted { indexes, noted, position, offset: last.last_offset })
+}
+
+/// Applies a segment's batches from `from` on to the producers, by their headers.
+fn replay(segment: &Segment, from: Offset, producers: &mut ProducerStates, buf: &mut [u8]) -> Result<(), LogError> {
+    let position = segment.find(from, segment.size())?.map_or(segment.size(), |batch| batch.position);
+    replay_range(&*segment.file()?, position, segment.size(), from, producers, buf)
+}
+
+fn replay_range(
+    file: &dyn DiskFile,
+    position: u64,
+    end: u64,
+    from: Offset,
+    producers: &mut ProducerStates,
+    buf: &mut [u8],
+) -> Result<(), LogError> {
+    let mut walk = Walk::new(file, position, end, buf);
+    while let Some(batch) = walk.next_batch().map_err(io::Error::from)? {
+        if batch.header.last_offset() >= from {
+            apply(file, &batch, producers)?;
+        }
+    }
+    Ok(())
+}
+
+/// Applies one batch; the aborted transaction that it ends, if it does.
+fn apply(file: &dyn DiskFile, batch: &Found, producers: &mut ProducerStates) -> io::Result<Option<AbortedTxn>> {
+    /// Control batches hold one small record.
+    const CONTROL_BYTES_MAX: u64 = 4096;
+    let marker = if batch.header.is_control() && batch.size <= CONTROL_BYTES_MAX {
+        let bytes = scan::read_batch(file, batch)?;
+        marker_of(&batch.header, bytes.get(HEADER_BYTES..).unwrap_or_default())
+    } else {
+        None
+    };
+    Ok(producers.apply(&batch.header, marker.as_ref()).as_ref().and_then(AbortedTxn::of))
+}
+
+fn load_epochs(place: &Place, listing: &[Entry]) -> Result<Epochs, LogError> {
+    if !listing.iter().any(|e| e.name == EPOCHS_FILE) {
+        return Ok(Epochs::default());
+    }
+    let path = place.dir.join(EPOCHS_FILE);
+    let text = place.disk.read(&path)?;
+    Ok(Epochs::decode(&String::from_utf8_lossy(&text)).unwrap_or_else(|error| {
+        tracing::warn!(file = %path.display(), %error, "leaving out leader epochs that can't be read");
+        Epochs::default()
+    }))
+}

@@ -1,0 +1,412 @@
+//! One segment: a log file and its indexes (`LogSegment`). Files open when they're first needed, and those of idle segments close again.
+//!
+//! Any number of readers share it with one writer. What a reader may see ends at a position that its caller gives; the segment itself
+//! knows no watermark. Index entries are kept in memory and written when the segment is closed or synced: a crash loses only what a
+//! scan of the log brings back.
+
+use super::{
+    files::{self, Kind},
+    index::{OffsetIndex, TimeIndex, TimestampOffset},
+    io::{Disk, DiskFile, OpenMode},
+    scan::{Found, Walk, WalkError},
+    txn_index::{self, AbortedTxn},
+};
+use crate::{
+    record::HEADER_BYTES,
+    types::{Millis, Offset},
+};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    io::{self, IoSlice},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// What a look-up reads at once: about the distance of two index entries.
+const LOOKUP_BYTES: usize = 4096;
+/// What a scan reads at once.
+pub const SCAN_BYTES: usize = 256 << 10;
+
+/// Where a partition's files are.
+pub struct Place {
+    pub disk: Arc<dyn Disk>,
+    pub dir: PathBuf,
+}
+
+impl Place {
+    pub fn path(&self, offset: Offset, kind: Kind) -> PathBuf {
+        self.dir.join(files::name(offset, kind))
+    }
+}
+
+/// The indexes of a segment, as far as they're in memory.
+pub struct Indexes {
+    pub offsets: OffsetIndex,
+    pub times: TimeIndex,
+    pub aborted: Vec<AbortedTxn>,
+    /// Bytes of each that the files have (offsets, times, aborted); `None` for a file that is to be written anew.
+    written: [Option<usize>; 3],
+}
+
+impl Indexes {
+    pub fn empty(base: Offset) -> Self {
+        Self { offsets: OffsetIndex::new(base), times: TimeIndex::new(base), aborted: Vec::new(), written: [None; 3] }
+    }
+
+    /// As read from files that hold exactly this.
+    pub fn loaded(offsets: OffsetIndex, times: TimeIndex, aborted: Vec<AbortedTxn>) -> Self {
+        let written = [offsets.bytes().len(), times.bytes().len(), aborted.len().saturating_mul(txn_index::ENTRY_BYTES)].map(Some);
+        Self { offsets, times, aborted, written }
+    }
+
+    /// Makes the next flush write everything anew, whatever the files hold.
+    pub fn rewrite(&mut self) {
+        self.written = [None; 3];
+    }
+}
+
+pub struct Segment {
+    base: Offset,
+    place: Arc<Place>,
+    /// Whole batches written.
+    size: AtomicU64,
+    file: Mutex<Option<Arc<dyn DiskFile>>>,
+    index: RwLock<Option<Indexes>>,
+    /// The largest timestamp; known of a closed segment once asked for.
+    largest: Mutex<Option<TimestampOffset>>,
+    /// Used since the last look at idle segments.
+    used: AtomicBool,
+}
+
+impl Segment {
+    /// A new one without batches; the file is made by the first write.
+    pub fn create(place: Arc<Place>, base: Offset) -> Self {
+        let segment = Self::existing(place, base, 0);
+        *segment.index.write() = Some(Indexes::empty(base));
+        segment
+    }
+
+    /// One whose log file has `size` bytes of batches. Its indexes load when they're needed.
+    pub fn existing(place: Arc<Place>, base: Offset, size: u64) -> Self {
+        Self {
+            base,
+            place,
+            size: AtomicU64::new(size),
+            file: Mutex::new(None),
+            index: RwLock::new(None),
+            largest: Mutex::new(None),
+            used: AtomicBool::new(true),
+        }
+    }
+
+    pub fn base(&self) -> Offset {
+        self.base
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The log file, opened now if it isn't.
+    pub fn file(&self) -> io::Result<Arc<dyn DiskFile>> {
+        let mut file = self.file.lock();
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        if let Some(file) = &*file {
+            return Ok(Arc::clone(file));
+        }
+        let path = self.place.path(self.base, Kind::Log);
+        let opened = if self.size() == 0 {
+            let new = self.place.disk.open(&path, OpenMode::Create)?;
+            if !new.is_empty()? {
+                // Left by a write that was never acknowledged.
+                new.set_len(0)?;
+            }
+            new
+        } else {
+            self.place.disk.open(&path, OpenMode::Write)?
+        };
+        *file = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Writes a batch in parts after the last one; the size moves only if all of it was written.
+    pub fn append(&self, parts: &[IoSlice<'_>], bytes: u64) -> io::Result<()> {
+        let position = self.size();
+        self.file()?.write_at(parts, position)?;
+        self.size.store(position.saturating_add(bytes), Ordering::Release);
+        Ok(())
+    }
+
+    /// Sets the size after the file was cut.
+    pub fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
+    }
+
+    /// Makes the batches and indexes durable.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file()?.sync()
+    }
+
+    /// Reads the indexes, loading them if need be.
+    pub fn with_index<R>(&self, look: impl Fn(&Indexes) -> R) -> io::Result<R> {
+        if let Some(index) = &*self.index.read() {
+            return Ok(look(index));
+        }
+        let mut index = self.index.write();
+        if index.is_none() {
+            *index = Some(self.load_index()?);
+        }
+        index.as_ref().map(look).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Changes the indexes, loading them if need be.
+    pub fn edit_index<R>(&self, edit: impl FnOnce(&mut Indexes) -> R) -> io::Result<R> {
+        let mut index = self.index.write();
+        if index.is_none() {
+            *index = Some(self.load_index()?);
+        }
+        index.as_mut().map(edit).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Puts indexes in place that were built by a scan.
+    pub fn set_index(&self, indexes: Indexes) {
+        *self.index.write() = Some(indexes);
+    }
+
+    /// The files' indexes if they can be trusted, else new ones from the log.
+    fn load_index(&self) -> io::Result<Indexes> {
+        let aborted = self.load_aborted()?;
+        let read = |kind| optional(self.place.disk.read(&self.place.path(self.base, kind)));
+        let (offsets, times) = (read(Kind::OffsetIndex)?, read(Kind::TimeIndex)?);
+        if let (Some(offsets), Some(times)) = (offsets, times) {
+            match (OffsetIndex::decode(self.base, &offsets, self.size()), TimeIndex::decode(self.base, &times)) {
+                (Ok(good_offsets), Ok(good_times)) => {
+                    let reserved = good_offsets.bytes().len() != offsets.len() || good_times.bytes().len() != times.len();
+                    let mut indexes = Indexes::loaded(good_offsets, good_times, aborted);
+                    if reserved {
+                        indexes.rewrite();
+                    }
+                    return Ok(indexes);
+                }
+                (Err(broken), _) | (_, Err(broken)) => {
+                    let segment = self.place.path(self.base, Kind::Log);
+                    tracing::warn!(segment = %segment.display(), %broken, "rebuilding a broken index");
+                }
+            }
+        }
+        self.rebuild_index(aborted)
+    }
+
+    fn load_aborted(&self) -> io::Result<Vec<AbortedTxn>> {
+        let Some(bytes) = optional(self.place.disk.read(&self.place.path(self.base, Kind::TxnIndex)))? else { return Ok(Vec::new()) };
+        txn_index::decode(&bytes, self.base).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+    }
+
+    /// The offset and time index from the batches' headers, written to their files.
+    fn rebuild_index(&self, aborted: Vec<AbortedTxn>) -> io::Result<Indexes> {
+        let mut indexes = Indexes::empty(self.base);
+        indexes.aborted = aborted;
+        indexes.rewrite();
+        let file = self.file()?;
+        let mut buf = vec![0; SCAN_BYTES];
+        let mut walk = Walk::new(&*file, 0, self.size(), &mut buf);
+        let mut noted = Noted::default();
+        while let Some(batch) = walk.next_batch()? {
+            noted.note(&mut indexes, &batch, INDEX_INTERVAL_BYTES);
+        }
+        noted.finish(&mut indexes);
+        self.write_index(&mut indexes)?;
+        Ok(indexes)
+    }
+
+    /// The batch that holds `offset`, or else the first one after it, of those that end at or before position `end`.
+    pub fn find(&self, offset: Offset, end: u64) -> io::Result<Option<Found>> {
+        match self.find_once(offset, end) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let segment = self.place.path(self.base, Kind::Log);
+                tracing::warn!(segment = %segment.display(), %error, "rebuilding an index that doesn't fit its log");
+                let mut index = self.index.write();
+                let aborted = index.as_ref().map(|i| i.aborted.clone()).unwrap_or_default();
+                *index = Some(self.rebuild_index(aborted)?);
+                drop(index);
+                self.find_once(offset, end)
+            }
+            found => found,
+        }
+    }
+
+    fn find_once(&self, offset: Offset, end: u64) -> io::Result<Option<Found>> {
+        let entry = self.with_index(|i| i.offsets.floor(offset))?;
+        let entry = entry.filter(|e| u64::from(e.position) < end);
+        let file = self.file()?;
+        let mut buf = [0; LOOKUP_BYTES];
+        let mut walk = Walk::new(&*file, entry.map_or(0, |e| e.position.into()), end, &mut buf);
+        let mut first = true;
+        while let Some(batch) = walk.next_batch()? {
+            let last = batch.header.last_offset();
+            if first && entry.is_some_and(|e| e.last_offset != last) {
+                return Err(WalkError::Bad { position: batch.position, what: super::scan::Bad::Offsets }.into());
+            }
+            if last >= offset {
+                return Ok(Some(batch));
+            }
+            first = false;
+        }
+        Ok(None)
+    }
+
+    /// Where a search for `timestamp` begins: all batches before it are earlier.
+    pub fn start_of_time(&self, timestamp: Millis) -> io::Result<u64> {
+        self.with_index(|i| {
+            let from = i.times.floor(timestamp).map_or(self.base, |t| t.offset);
+            i.offsets.floor(from).map_or(0, |e| e.position.into())
+        })
+    }
+
+    /// The largest timestamp of the segment; `None` if it isn't known, and every search must look.
+    pub fn largest(&self) -> io::Result<Option<TimestampOffset>> {
+        if let Some(largest) = *self.largest.lock() {
+            return Ok(Some(largest));
+        }
+        let last = self.with_index(|i| i.times.last())?;
+        *self.largest.lock() = last;
+        Ok(last)
+    }
+
+    /// Takes a batch's timestamp in; the one who appends calls it.
+    pub fn note_largest(&self, batch: TimestampOffset) -> TimestampOffset {
+        let mut largest = self.largest.lock();
+        let max = largest.filter(|l| l.timestamp >= batch.timestamp).unwrap_or(batch);
+        *largest = Some(max);
+        max
+    }
+
+    /// Forgets the largest timestamp, so that the index says it.
+    pub fn set_largest(&self, largest: Option<TimestampOffset>) {
+        *self.largest.lock() = largest;
+    }
+
+    /// Notes the largest timestamp in the time index: done when a segment is closed.
+    pub fn note_end(&self) -> io::Result<()> {
+        let largest = *self.largest.lock();
+        largest.map_or(Ok(()), |largest| self.edit_index(|i| i.times.append(largest)))
+    }
+
+    /// Writes what the index files don't have yet. Nothing is made durable.
+    pub fn flush_index(&self) -> io::Result<()> {
+        self.index.write().as_mut().map_or(Ok(()), |indexes| self.write_index(indexes))
+    }
+
+    fn write_index(&self, indexes: &mut Indexes) -> io::Result<()> {
+        let aborted: Vec<u8> = indexes.aborted.iter().flat_map(AbortedTxn::encode).collect();
+        let parts =
+            [(Kind::OffsetIndex, indexes.offsets.bytes()), (Kind::TimeIndex, indexes.times.bytes()), (Kind::TxnIndex, aborted.as_slice())];
+        for ((kind, bytes), written) in parts.into_iter().zip(&mut indexes.written) {
+            if *written == Some(bytes.len()) {
+                continue;
+            }
+            let path = self.place.path(self.base, kind);
+            if kind == Kind::TxnIndex && bytes.is_empty() {
+                remove_if_there(&*self.place.disk, &path)?;
+            } else {
+                let file = self.place.disk.open(&path, OpenMode::Create)?;
+                let from = written.filter(|written| *written < bytes.len()).unwrap_or(0);
+                if from == 0 {
+                    file.set_len(0)?;
+                }
+                file.write_at(&[IoSlice::new(bytes.get(from..).unwrap_or_default())], from as u64)?;
+            }
+            *written = Some(bytes.len());
+        }
+        Ok(())
+    }
+
+    /// Makes the index files durable, after [`Segment::flush_index`].
+    pub fn sync_index(&self) -> io::Result<()> {
+        for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex] {
+            if let Some(file) = optional(self.place.disk.open(&self.place.path(self.base, kind), OpenMode::Write))? {
+                file.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the file and drops the indexes if they weren't used since the last call. Only for segments with nothing to sync or flush.
+    pub fn rest(&self) {
+        if self.used.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        *self.file.lock() = None;
+        *self.index.write() = None;
+    }
+
+    /// Whether the log file is open.
+    pub fn is_open(&self) -> bool {
+        self.file.lock().is_some()
+    }
+}
+
+/// How far apart index entries are when an index is rebuilt without its topic's config at hand: Kafka's default.
+const INDEX_INTERVAL_BYTES: u64 = 4096;
+
+/// Makes index entries while batches go by, at the places where Kafka makes them.
+#[derive(Default)]
+pub struct Noted {
+    last_entry: u64,
+    largest: Option<TimestampOffset>,
+}
+
+impl Noted {
+    /// After an index that ends with an entry at `position`.
+    pub fn after(position: u64, largest: Option<TimestampOffset>) -> Self {
+        Self { last_entry: position, largest }
+    }
+
+    pub fn note(&mut self, indexes: &mut Indexes, batch: &Found, interval: u64) {
+        let end = TimestampOffset { timestamp: batch.header.max_timestamp, offset: batch.header.last_offset() };
+        let largest = self.largest.filter(|l| l.timestamp >= end.timestamp).unwrap_or(end);
+        self.largest = Some(largest);
+        if batch.position.saturating_sub(self.last_entry) > interval
+            && let Ok(position) = u32::try_from(batch.position)
+        {
+            indexes.offsets.append(end.offset, position);
+            indexes.times.append(largest);
+            self.last_entry = batch.position;
+        }
+    }
+
+    pub fn finish(&self, indexes: &mut Indexes) {
+        if let Some(largest) = self.largest {
+            indexes.times.append(largest);
+        }
+    }
+
+    pub fn largest(&self) -> Option<TimestampOffset> {
+        self.largest
+    }
+}
+
+/// `None` for what isn't there.
+pub fn optional<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Removes a file that may not be there.
+pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    optional(disk.remove_file(path)).map(|_| ())
+}
+
+const _: () = assert!(LOOKUP_BYTES >= HEADER_BYTES && SCAN_BYTES >= HEADER_BYTES);

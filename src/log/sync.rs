@@ -1,0 +1,232 @@
+//! Making a partition durable: group commit of acknowledgements that wait (`flush.messages`), syncs by time (`flush.ms`), and of what was rolled.
+//!
+//! One sync runs at a time; who comes meanwhile waits and shares the next one. A failed sync takes the partition out of service: the pages
+//! that it lost will not be written by trying again.
+
+use super::{
+    AppendError,
+    files::{EPOCHS_FILE, Kind, METADATA_FILE},
+    io::{OpenMode, write_atomically},
+    partition::{PartitionLog, Writer},
+    segment::optional,
+};
+use crate::types::{Millis, Offset};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    io,
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
+};
+
+/// What is durable, and who is at it.
+pub(super) struct Syncing {
+    /// Everything below is durable (Kafka's recovery point).
+    synced: AtomicI64,
+    /// When that last moved or was found at the log's end.
+    at: AtomicI64,
+    /// Where the newest snapshot is that was written at rest or found when opening; −1 if none.
+    rested: AtomicI64,
+    /// The log's end at the last look for partitions at rest.
+    seen_end: AtomicI64,
+    /// Files were made in the directory, or it itself was, since the last sync.
+    dir_dirty: AtomicBool,
+    running: Mutex<bool>,
+    done: Condvar,
+}
+
+/// How far to sync.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Through {
+    /// To the log's end.
+    End,
+    /// All segments but the one that is written to.
+    Closed,
+}
+
+impl Syncing {
+    pub fn new(synced: Offset, rested: Option<Offset>, now: Millis, dir_dirty: bool) -> Self {
+        Self {
+            synced: AtomicI64::new(synced.0),
+            at: AtomicI64::new(now.0),
+            rested: AtomicI64::new(rested.map_or(-1, |o| o.0)),
+            seen_end: AtomicI64::new(-1),
+            dir_dirty: AtomicBool::new(dir_dirty),
+            running: Mutex::new(false),
+            done: Condvar::new(),
+        }
+    }
+
+    /// Everything below is durable.
+    pub fn synced(&self) -> Offset {
+        Offset(self.synced.load(Ordering::Acquire))
+    }
+
+    pub fn note_dir_change(&self) {
+        self.dir_dirty.store(true, Ordering::Release);
+    }
+
+    /// Whether the log's end is the same as at the last call.
+    pub fn is_quiet(&self, log_end: Offset) -> bool {
+        self.seen_end.swap(log_end.0, Ordering::Relaxed) == log_end.0
+    }
+
+    /// Since when there may be something to sync.
+    pub fn at(&self) -> Millis {
+        Millis(self.at.load(Ordering::Relaxed))
+    }
+
+    pub fn note_time(&self, now: Millis) {
+        self.at.store(now.0, Ordering::Relaxed);
+    }
+}
+
+impl PartitionLog {
+    /// Returns once everything below `offset` is durable. Blocks; calls that overlap share syncs.
+    pub fn sync_to(&self, offset: Offset) -> Result<(), AppendError> {
+        self.sync_until(offset, Through::End)
+    }
+
+    /// Makes the whole log durable.
+    pub fn sync(&self) -> Result<(), AppendError> {
+        self.sync_until(self.watermarks().log_end, Through::End)
+    }
+
+    /// Makes the segments durable that are no longer written to.
+    pub(super) fn sync_closed(&self) -> Result<(), AppendError> {
+        let active = self.segments.load().last().map_or(Offset(0), |segment| segment.base());
+        self.sync_until(active, Through::Closed)
+    }
+
+    fn sync_until(&self, offset: Offset, through: Through) -> Result<(), AppendError> {
+        loop {
+            if self.syncing.synced() >= offset {
+                return Ok(());
+            }
+            self.check_writable()?;
+            let mut running = self.syncing.running.lock();
+            if *running {
+                self.syncing.done.wait(&mut running);
+                continue;
+            }
+            *running = true;
+            drop(running);
+            let result = self.sync_once(through);
+            *self.syncing.running.lock() = false;
+            self.syncing.done.notify_all();
+            result.map_err(|e| {
+                self.fail(&e);
+                AppendError::Io(e)
+            })?;
+        }
+    }
+
+    fn sync_once(&self, through: Through) -> io::Result<()> {
+        let synced = self.syncing.synced();
+        // The end first, then the segments: every batch below the end is in one of them.
+        let end = self.watermarks().log_end;
+        let segments = self.segments.load_full();
+        let active = segments.last().map_or(Offset(0), |segment| segment.base());
+        let first = super::model::segment_of(&segments, |s| s.base(), synced).unwrap_or(0);
+        self.sync_epochs()?;
+        for (segment, next) in segments.iter().zip(segments.iter().skip(1)).skip(first) {
+            segment.sync()?;
+            segment.sync_index()?;
+            self.sync_snapshot(next.base())?;
+        }
+        if through == Through::End
+            && end > active
+            && let Some(segment) = segments.last()
+        {
+            segment.sync()?;
+        }
+        self.sync_dir()?;
+        let target = if through == Through::End { end } else { end.min(active) };
+        self.syncing.synced.fetch_max(target.0, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// The directory's entries, and the directory itself in its parent.
+    fn sync_dir(&self) -> io::Result<()> {
+        if !self.syncing.dir_dirty.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let disk = &self.place.disk;
+        if let Some(metadata) = optional(disk.open(&self.place.dir.join(METADATA_FILE), OpenMode::Write))? {
+            metadata.sync()?;
+        }
+        disk.sync_dir(&self.place.dir)?;
+        self.place.dir.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))
+    }
+
+    /// The epochs are durable before the recovery point passes their batches, from which they'd come back otherwise.
+    fn sync_epochs(&self) -> io::Result<()> {
+        if !self.epochs_dirty.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let text = self.epochs.read().encode();
+        write_atomically(&*self.place.disk, &self.place.dir.join(EPOCHS_FILE), text.as_bytes())
+    }
+
+    fn sync_snapshot(&self, offset: Offset) -> io::Result<()> {
+        let path = self.place.path(offset, Kind::Snapshot);
+        optional(self.place.disk.open(&path, OpenMode::Write))?.map_or(Ok(()), |file| file.sync())
+    }
+
+    /// Everything durable and written that a start after a clean stop relies on: batches, indexes, epochs, the producers' snapshot. No write
+    /// comes after it.
+    pub(super) fn close(&self) -> Result<(), AppendError> {
+        let mut writer = self.writer.lock();
+        self.check_writable()?;
+        if writer.dirty {
+            self.rest_at_end(&writer)?;
+            writer.dirty = false;
+        }
+        let _ = self.failed.set("the broker is stopping".into());
+        Ok(())
+    }
+
+    /// Brings the recovery point to the end of a log that nobody writes to, so that a start after a crash finds nothing to check.
+    pub(super) fn rest(&self) -> Result<(), AppendError> {
+        let mut writer = self.writer.lock();
+        if writer.dirty && self.offline_reason().is_none() {
+            self.rest_at_end(&writer)?;
+            writer.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Brings the recovery point to the log's end with all that lets a start begin there. Appends wait.
+    fn rest_at_end(&self, writer: &Writer) -> Result<(), AppendError> {
+        let end = self.watermarks().log_end;
+        if end == Offset(0) && writer.active.size() == 0 {
+            // Nothing was ever appended: its epoch comes back with the metadata.
+            return Ok(());
+        }
+        let write = || {
+            let active = &writer.active;
+            active.note_end()?;
+            active.flush_index()?;
+            self.write_snapshot(writer, end)?;
+            self.syncing.note_dir_change();
+            self.sync_epochs()?;
+            self.sync_snapshot(end)?;
+            active.sync_index()
+        };
+        write().map_err(|e| {
+            self.fail(&e);
+            AppendError::Io(e)
+        })?;
+        self.sync_to(end)?;
+        self.sync_dir().map_err(AppendError::Io)?;
+        self.remove_old_snapshot(end);
+        Ok(())
+    }
+
+    /// The one written at the last rest is of no use any more, unless a segment begins there.
+    fn remove_old_snapshot(&self, end: Offset) {
+        let old = self.syncing.rested.swap(end.0, Ordering::Relaxed);
+        let is_base = self.segments.load().iter().any(|segment| segment.base().0 == old);
+        if old >= 0 && old != end.0 && !is_base {
+            let _ = self.place.disk.remove_file(&self.place.path(Offset(old), Kind::Snapshot));
+        }
+    }
+}
