@@ -1,0 +1,28 @@
+//! The cluster's metadata: topics, partitions, configs and producer ids.
+//!
+//! - [`image`] is what is so now: immutable, read without a lock.
+//! - [`admin`] and [`adopt`] decide: from an image and a command to records and a reply, changing nothing.
+//! - [`image::Image::apply`] is the only thing that changes an image, live and when the journal is replayed.
+//! - [`journal`] keeps the records, [`meta`] the identity of the data directories.
+//! - [`Cluster`] is the shell around them: one change at a time, journalled and synced before it is seen.
+//!
+//! Partition code always asks the image for leader, epoch and in-sync replicas, so that the journal can become a consensus log.
+
+pub mod admin;
+pub mod adopt;
+pub mod image;
+pub mod journal;
+pub mod meta;
+pub mod record;
+mod shell;
+
+pub use admin::{AdminError, MorePartitions, NewTopic};
+pub use adopt::{FoundPartition, Verdict};
+pub use image::{Broker, Image, PartitionState, Topic};
+pub use record::Record;
+pub use shell::{Change, Cluster, ClusterError, Publisher};
+
+#[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod tests;

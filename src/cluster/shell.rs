@@ -1,0 +1,322 @@
+//! The shell around the metadata: one change at a time is decided, journalled and synced, put into effect and only then seen.
+//!
+//! Reads never wait. Changes block on the disk: callers on an event loop hand them to a blocking thread.
+
+use super::{
+    admin::{AdminError, Decision, MorePartitions, NewTopic, Settings},
+    adopt::{FoundPartition, Verdict},
+    image::{Broker, Image, Topic},
+    journal::{Journal, JournalError},
+    meta::{self, MetaError},
+    record::Record,
+};
+use crate::{
+    config::{HostPort, ServerConfig},
+    log::io::Disk,
+    types::{PartitionIndex, ProducerId, TopicId},
+};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::{
+    ops::Range,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+/// An answer for each part of a request, in its order.
+pub type Replies = Vec<Result<Arc<Topic>, AdminError>>;
+
+/// Why the metadata can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Meta(#[from] MetaError),
+    #[error("the metadata journal is of cluster {journal}, the data directories are of cluster {directories}")]
+    ClusterId { journal: String, directories: String },
+    #[error("make {}: {error}", dir.display())]
+    Dir { dir: PathBuf, error: std::io::Error },
+}
+
+/// What a change means for the partitions' logs.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Partitions from `first` on are new. Told before the image shows them, so that they can be used as soon as they are seen.
+    Created { topic: Arc<Topic>, first: PartitionIndex },
+    /// Told after the image shows it.
+    Configured { topic: Arc<Topic> },
+    /// Told after the image no longer shows it.
+    Deleted { topic: Arc<Topic> },
+}
+
+/// Who puts changes into effect: the broker, on its logs. Called while the next change waits, so it must not make one itself.
+pub trait Publisher: Send + Sync {
+    /// An error says why the change could not be put into effect; the client that asked for a creation is told.
+    fn publish(&self, change: &Change) -> Result<(), String>;
+}
+
+/// The metadata, open.
+pub struct Cluster {
+    image: ArcSwap<Image>,
+    /// Whoever holds it may change the image.
+    journal: Mutex<Journal>,
+    /// The rest of the block of producer ids that this broker has taken.
+    producer_ids: Mutex<Range<i64>>,
+    settings: Settings,
+    publisher: OnceLock<Arc<dyn Publisher>>,
+    /// Bytes of an unfinished change that were cut off the journal when it was opened.
+    pub journal_cut_bytes: u64,
+}
+
+impl Cluster {
+    /// Opens or founds the metadata. Makes the directories if they aren't there; checks and writes their `meta.properties`.
+    pub fn open(disk: Arc<dyn Disk>, config: &ServerConfig) -> Result<Self, ClusterError> {
+        let mut dirs = config.log_dirs.clone();
+        dirs.push(config.metadata_log_dir.clone());
+        for dir in &dirs {
+            disk.create_dir_all(dir).map_err(|error| ClusterError::Dir { dir: dir.clone(), error })?;
+        }
+        let of_directories = meta::cluster_id(&*disk, &dirs, config.node_id)?;
+        let (mut journal, replay) = Journal::open(disk.clone(), &config.metadata_log_dir)?;
+        let mut image = Image::new(String::new(), config.node_id);
+        replay.records.iter().for_each(|record| image.apply(&config.topic_defaults, record));
+        if image.cluster_id.is_empty() {
+            let cluster_id = of_directories.clone().unwrap_or_else(|| random_id().to_string());
+            let record = Record::Cluster { cluster_id };
+            journal.append(std::slice::from_ref(&record))?;
+            image.apply(&config.topic_defaults, &record);
+        }
+        if let Some(directories) = of_directories.filter(|id| *id != image.cluster_id) {
+            return Err(ClusterError::ClusterId { journal: image.cluster_id, directories });
+        }
+        meta::write(&*disk, &dirs, &image.cluster_id, config.node_id, random_id)?;
+        image.brokers.insert(config.node_id, Broker { rack: config.rack.clone(), ..Broker::default() });
+        let settings = Settings {
+            num_partitions: config.num_partitions,
+            default_replication_factor: config.default_replication_factor,
+            topic_defaults: Arc::new(config.topic_defaults.clone()),
+        };
+        Ok(Self {
+            image: ArcSwap::from_pointee(image),
+            journal: Mutex::new(journal),
+            producer_ids: Mutex::new(0..0),
+            settings,
+            publisher: OnceLock::new(),
+            journal_cut_bytes: replay.cut_bytes,
+        })
+    }
+
+    /// What is so now. Cheap, and safe to keep.
+    pub fn image(&self) -> Arc<Image> {
+        self.image.load_full()
+    }
+
+    /// What is so now, for a look: without touching a count that other threads share.
+    pub fn look(&self) -> arc_swap::Guard<Arc<Image>> {
+        self.image.load()
+    }
+
+    /// From now on every change is told to this one. The first call counts.
+    pub fn publish_to(&self, publisher: Arc<dyn Publisher>) {
+        let _ = self.publisher.set(publisher);
+    }
+
+    /// Where clients reach this broker, by listener name, once its listeners are bound.
+    pub fn register(&self, endpoints: impl IntoIterator<Item = (String, HostPort)>) {
+        let _one_at_a_time = self.journal.lock();
+        let mut image = Image::clone(&self.image());
+        let node_id = image.node_id;
+        image.brokers.entry(node_id).or_default().endpoints = endpoints.into_iter().collect();
+        self.image.store(Arc::new(image));
+    }
+
+    /// Creates topics. With `validate_only` nothing is created, and the answers are what would be.
+    pub fn create_topics(&self, topics: &[NewTopic], validate_only: bool) -> Replies {
+        let ids: Vec<TopicId> = topics.iter().map(|_| random_id()).collect();
+        let mut journal = self.journal.lock();
+        let decision = self.look().decide_create_topics(&self.settings, topics, &ids);
+        if validate_only {
+            return decision.reply;
+        }
+        self.enact_creation(&mut journal, decision, |_| PartitionIndex(0))
+    }
+
+    /// Adds partitions. The answers are the topics as they were before.
+    pub fn create_partitions(&self, topics: &[MorePartitions], validate_only: bool) -> Replies {
+        let mut journal = self.journal.lock();
+        let decision = self.look().decide_create_partitions(topics);
+        if validate_only {
+            return decision.reply;
+        }
+        let first = |before: &Topic| PartitionIndex(i32::try_from(before.partitions.len()).unwrap_or(i32::MAX));
+        self.enact_creation(&mut journal, decision, first)
+    }
+
+    /// Deletes topics. The answers are what was deleted.
+    pub fn delete_topics(&self, ids: &[TopicId]) -> Replies {
+        let mut journal = self.journal.lock();
+        let decision = self.look().decide_delete_topics(ids);
+        let (reply, gone) = self.enact(&mut journal, decision, |topic| Change::Deleted { topic });
+        if self.publisher.get().is_some()
+            && let Err(error) = self.forget_in(&mut journal, &gone)
+        {
+            tracing::warn!(%error, "deleted topics are remembered until the next start");
+        }
+        reply
+    }
+
+    /// Sets and unsets configs of a topic; all or none.
+    pub fn alter_topic_config(
+        &self,
+        name: &str,
+        changes: &[(String, Option<String>)],
+        validate_only: bool,
+    ) -> Result<Arc<Topic>, AdminError> {
+        let mut journal = self.journal.lock();
+        let Decision { records, reply } = self.look().decide_alter_topic_config(&self.settings.topic_defaults, name, changes);
+        if validate_only {
+            return reply;
+        }
+        let decision = Decision { records, reply: vec![reply] };
+        let (mut replies, _) = self.enact(&mut journal, decision, |topic| Change::Configured { topic });
+        replies.pop().unwrap_or(Err(AdminError::UnknownTopic))
+    }
+
+    /// A producer id that no one has had, and no one will. Blocks on the disk for one in a thousand.
+    pub fn next_producer_id(&self) -> Result<ProducerId, AdminError> {
+        let used_up = || AdminError::Storage("there are no more producer ids".to_owned());
+        let mut block = self.producer_ids.lock();
+        if block.is_empty() {
+            let mut journal = self.journal.lock();
+            let Decision { records, reply } = self.look().decide_producer_ids();
+            let next = reply.ok_or_else(used_up)?;
+            self.image.store(self.commit(&mut journal, &records)?);
+            *block = next;
+        }
+        block.next().map(ProducerId).ok_or_else(used_up)
+    }
+
+    /// Takes the directories that were found at the start into account; see [`Verdict`].
+    pub fn adopt(&self, found: &[FoundPartition]) -> Result<Vec<Verdict>, AdminError> {
+        let ids: Vec<TopicId> = found.iter().map(|_| random_id()).collect();
+        let mut journal = self.journal.lock();
+        let decision = self.look().decide_adopt(found, &ids);
+        self.image.store(self.commit(&mut journal, &decision.records)?);
+        Ok(decision.reply)
+    }
+
+    /// This broker has started; `unclean` if it had not stopped in order.
+    pub fn broker_started(&self, unclean: bool) -> Result<(), AdminError> {
+        let mut journal = self.journal.lock();
+        let decision = self.look().decide_broker_started(unclean);
+        self.image.store(self.commit(&mut journal, &decision.records)?);
+        Ok(())
+    }
+
+    /// The directories of these deleted topics are gone (or named so that no one takes them for a topic's).
+    pub fn forget(&self, ids: &[TopicId]) -> Result<(), AdminError> {
+        self.forget_in(&mut self.journal.lock(), ids)
+    }
+
+    fn forget_in(&self, journal: &mut Journal, ids: &[TopicId]) -> Result<(), AdminError> {
+        let decision = self.look().decide_forget(ids);
+        self.image.store(self.commit(journal, &decision.records)?);
+        Ok(())
+    }
+
+    /// Journals a creation, has its directories made, and shows it.
+    fn enact_creation(&self, journal: &mut Journal, decision: Decision<Replies>, first: impl Fn(&Topic) -> PartitionIndex) -> Replies {
+        let Decision { records, mut reply } = decision;
+        let image = match self.commit(journal, &records) {
+            Ok(image) => image,
+            Err(error) => return refuse_all(reply, &error),
+        };
+        let mut undo = Vec::new();
+        for one in &mut reply {
+            let Ok(decided) = one else { continue };
+            // The topic as it is with its new partitions.
+            let topic = image.topic_by_id(decided.id).unwrap_or(decided).clone();
+            let first = first(decided);
+            if let Err(why) = self.publish(&Change::Created { topic: topic.clone(), first }) {
+                if first == PartitionIndex(0) {
+                    undo.push(Record::Deleted { id: topic.id, name: topic.name.clone() });
+                }
+                *one = Err(AdminError::Storage(why));
+            }
+        }
+        self.image.store(self.undo(journal, image, &undo));
+        reply
+    }
+
+    /// Takes back topics whose directories could not be made: their creation is answered with an error, so they must not be there.
+    fn undo(&self, journal: &mut Journal, image: Arc<Image>, records: &[Record]) -> Arc<Image> {
+        if records.is_empty() {
+            return image;
+        }
+        if let Err(error) = journal.append(records) {
+            tracing::warn!(%error, "topics whose directories could not be made are there nevertheless");
+            return image;
+        }
+        self.applied(&image, records)
+    }
+
+    /// Journals a change of what is there, shows it, and has it put into effect. Also says for which topics that went well; where it
+    /// didn't the change stands nevertheless, and the next start puts it into effect.
+    fn enact(&self, journal: &mut Journal, decision: Decision<Replies>, change: impl Fn(Arc<Topic>) -> Change) -> (Replies, Vec<TopicId>) {
+        let Decision { records, reply } = decision;
+        match self.commit(journal, &records) {
+            Ok(image) => self.image.store(image),
+            Err(error) => return (refuse_all(reply, &error), Vec::new()),
+        }
+        let mut done = Vec::new();
+        for topic in reply.iter().flatten() {
+            match self.publish(&change(topic.clone())) {
+                Ok(()) => done.push(topic.id),
+                Err(error) => tracing::warn!(topic = %topic.name, error, "a change of a topic is not in effect until the next start"),
+            }
+        }
+        (reply, done)
+    }
+
+    fn publish(&self, change: &Change) -> Result<(), String> {
+        self.publisher.get().map_or(Ok(()), |publisher| publisher.publish(change))
+    }
+
+    /// Makes records durable and returns the image that has them; the caller shows it.
+    fn commit(&self, journal: &mut Journal, records: &[Record]) -> Result<Arc<Image>, AdminError> {
+        if records.is_empty() {
+            return Ok(self.image());
+        }
+        journal.append(records).map_err(|error| AdminError::Storage(error.to_string()))?;
+        let image = self.applied(&self.image(), records);
+        if journal.wants_snapshot() {
+            // The change is durable already; a snapshot that fails is tried again with the next one.
+            if let Err(error) = journal.snapshot(&image.to_records()) {
+                tracing::warn!(%error, "no snapshot of the metadata could be written");
+            }
+        }
+        Ok(image)
+    }
+
+    fn applied(&self, image: &Image, records: &[Record]) -> Arc<Image> {
+        let mut image = image.clone();
+        records.iter().for_each(|record| image.apply(&self.settings.topic_defaults, record));
+        Arc::new(image)
+    }
+}
+
+/// No part of the request came to be.
+fn refuse_all(reply: Replies, error: &AdminError) -> Replies {
+    reply.into_iter().map(|one| one.and(Err(error.clone()))).collect()
+}
+
+/// Kafka's ids never print with a dash in front, which command lines take for an option.
+fn random_id() -> TopicId {
+    loop {
+        let id = TopicId(uuid::Uuid::new_v4());
+        if !id.to_string().starts_with('-') {
+            return id;
+        }
+    }
+}
