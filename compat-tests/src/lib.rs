@@ -1,1 +1,28 @@
+//! The harness of the tests that start real programs: the released broker, Apache Kafka, and the clients that people use.
+//!
+//! - [`Broker`] is a running highwater, [`ApacheKafka`] a running Apache Kafka of the Maven jars, [`Target`] the one that this run is about.
+//! - [`driver`] runs a client as a command; `clients/` has the programs.
+//! - [`wire`] is a connection that says exactly what a test wants said, right or wrong; [`batch`] makes the batches for it.
+//! - [`corpus`] has the records that clients send, and compares what came back.
+//!
+//! It knows nothing of the broker's inside: it depends on no code of the library, and everything it starts ends with it, even when the
+//! test is killed. `compat-tests/install` puts the programs where [`tools`] finds them.
 
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "it waits for programs of others, by their clock")]
+
+pub mod apache;
+pub mod batch;
+pub mod broker;
+pub mod console;
+pub mod corpus;
+pub mod driver;
+pub mod kcat;
+pub mod process;
+pub mod target;
+pub mod tools;
+pub mod wire;
+
+pub use apache::ApacheKafka;
+pub use broker::Broker;
+pub use target::Target;
