@@ -3,9 +3,12 @@
 
 use crate::{
     api::{Context, context::ContextService},
-    cluster::Cluster,
+    cluster::{Change, Cluster, FoundPartition, Publisher, Topic, Verdict},
     config::{HostPort, Listener, ServerConfig},
-    log::{FoundPartition, LogSettings, Logs, PartitionSpec, io::{Disk, RealDisk}},
+    log::{
+        LogSettings, Logs, PartitionSpec,
+        io::{Disk, RealDisk},
+    },
     net::{
         ListenerInfo,
         connection::Limits,
@@ -13,11 +16,11 @@ use crate::{
         memory::Memory,
     },
     telemetry::{Exposition, PartitionSample, Registry, Source, TopicSample, http, samples},
-    types::{Clock, LeaderEpoch, Millis, PartitionIndex, TopicId},
+    types::{Clock, LeaderEpoch, Millis, PartitionIndex, TopicPartition},
 };
 use anyhow::Context as _;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     net::SocketAddr,
     path::PathBuf,
     sync::{
@@ -78,7 +81,7 @@ impl Broker {
             tokio::task::spawn_blocking(move || open(config, clock, &registry, stopping)).await??
         };
         let context = Arc::new(opened);
-        context.cluster.register(&config, endpoints(&listeners))?;
+        context.cluster.register(endpoints(&listeners));
         let mut kafka = JoinSet::new();
         let door = Arc::new(door(&config));
         let mut ready = Ready { http: http_addresses, data: config.log_dirs.clone(), ..Ready::default() };
@@ -107,62 +110,89 @@ impl Broker {
 }
 
 /// The phases that touch the disk: lock, metadata, logs.
-fn open(
-    config: Arc<ServerConfig>,
-    clock: Arc<dyn Clock>,
-    registry: &Registry,
-    stopping: watch::Receiver<bool>,
-) -> anyhow::Result<Context> {
+fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, stopping: watch::Receiver<bool>) -> anyhow::Result<Context> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let now = clock.now();
     let settings = LogSettings {
         dirs: config.log_dirs.clone(),
         producer_id_expiration_ms: config.producer_id_expiration_ms,
         recovery_threads: config.num_recovery_threads_per_data_dir,
+        checkpoint_interval_ms: config.log_flush_offset_checkpoint_interval_ms,
         ..LogSettings::default()
     };
     let logs = Logs::lock(disk.clone(), settings)?;
-    let cluster = Cluster::open(disk, &config, now).context("open the metadata")?;
-    let found = logs.found()?;
-    cluster.adopt(&adoptable(&found)).context("take over the topics found in the data directories")?;
-    if !logs.was_clean() {
-        cluster.broker_started(true)?;
+    let cluster = Cluster::open(disk, &config)?;
+    if cluster.journal_cut_bytes > 0 {
+        tracing::warn!(bytes = cluster.journal_cut_bytes, "cut an unfinished change off the metadata journal; it was not acknowledged");
     }
-    settle(&logs, &cluster, &found, now)?;
+    settle(&logs, &cluster, clock.now())?;
     let logs = Arc::new(logs);
+    cluster.publish_to(Arc::new(LogsPublisher { logs: logs.clone(), clock: clock.clone() }));
     Ok(Context::new(config, cluster, logs, clock, registry, stopping))
 }
 
-/// Opens what the metadata names, finishes deletions, and sets aside what it doesn't know.
-fn settle(logs: &Logs, cluster: &Cluster, found: &[FoundPartition], now: Millis) -> anyhow::Result<()> {
-    let image = cluster.image();
-    for partition in found {
-        let known = partition.topic_id.and_then(|id| image.topic_by_id(id)).and_then(|topic| topic.partition(partition.topic.partition));
-        let deleting = partition.topic_id.is_some_and(|id| image.deleting.contains_key(&id));
-        match known {
-            Some(_) => {}
-            None if deleting => logs.delete_found(partition)?,
-            None => logs.move_stray(partition)?,
+/// Adopts, deletes or sets aside the directories that are there, and opens every partition that the metadata names.
+fn settle(logs: &Logs, cluster: &Cluster, now: Millis) -> anyhow::Result<()> {
+    let found = logs.found()?;
+    let judged: Vec<_> = found.iter().map(as_judged).collect();
+    let verdicts = cluster.adopt(&judged).context("take over the topics found in the data directories")?;
+    for (partition, verdict) in found.iter().zip(verdicts) {
+        match verdict {
+            Verdict::Belongs(_) => {}
+            Verdict::Remove => logs.delete_found(partition, now)?,
+            Verdict::Stray(why) => {
+                tracing::warn!(dir = %partition.dir.display(), "not a partition of any topic: {why}");
+                logs.move_stray(partition)?;
+            }
         }
     }
-    for id in image.deleting.keys() {
-        cluster.forget_deleted(*id)?;
-    }
-    let mut specs = Vec::new();
-    for topic in image.topics() {
-        specs.extend(topic.indexed().map(|(partition, state)| PartitionSpec {
-            topic: crate::types::TopicPartition { topic: topic.name.clone(), partition },
-            topic_id: topic.id,
-            config: topic.config.clone(),
-            leader_epoch: state.leader_epoch,
-        }));
-    }
+    let deleted: Vec<_> = cluster.image().deleting.keys().copied().collect();
+    cluster.forget(&deleted)?;
+    cluster.broker_started(!logs.was_clean())?;
+    let image = cluster.image();
+    let specs = image.topics().flat_map(|topic| specs(topic, PartitionIndex(0))).collect();
     logs.open_all(specs, now)?;
     Ok(())
 }
 
+fn as_judged(found: &crate::log::FoundPartition) -> FoundPartition {
+    let newest_epoch = Some(found.newest_epoch).filter(|epoch| *epoch != LeaderEpoch::NONE);
+    FoundPartition { topic: found.topic.clone(), topic_id: found.topic_id, newest_epoch }
+}
+
+/// The partitions of a topic from `first` on, as the logs need them.
+fn specs(topic: &Topic, first: PartitionIndex) -> impl Iterator<Item = PartitionSpec> + '_ {
+    topic.indexed().filter(move |(partition, _)| *partition >= first).map(|(partition, state)| PartitionSpec {
+        topic: TopicPartition { topic: topic.name.clone(), partition },
+        topic_id: topic.id,
+        config: topic.config.clone(),
+        leader_epoch: state.leader_epoch,
+    })
+}
+
+/// Puts changes of the metadata into effect on the logs.
+struct LogsPublisher {
+    logs: Arc<Logs>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Publisher for LogsPublisher {
+    fn publish(&self, change: &Change) -> Result<(), String> {
+        let now = self.clock.now();
+        let done = match change {
+            Change::Created { topic, first } => specs(topic, *first).try_for_each(|spec| self.logs.create(spec, now).map(|_| ())),
+            Change::Configured { topic } => {
+                self.logs.configure(topic.id, &topic.config);
+                Ok(())
+            }
+            Change::Deleted { topic } => self.logs.delete_topic(topic.id, now).map(|_| ()),
+        };
+        done.map_err(|e| e.to_string())
+    }
+}
+
 fn door(config: &ServerConfig) -> Door {
-    let memory_bytes = config.queued_max_request_bytes.unwrap_or(MEMORY_BYTES_DEFAULT.max(config.socket_request_max_bytes.saturating_mul(2)));
+    let memory_bytes =
+        config.queued_max_request_bytes.unwrap_or(MEMORY_BYTES_DEFAULT.max(config.socket_request_max_bytes.saturating_mul(2)));
     let limits = Limits { idle: config.connections_max_idle_ms.map(Duration::from_millis), ..Limits::DEFAULT };
     Door::new(config.max_connections, config.max_connections_per_ip, Memory::new(memory_bytes), limits)
 }
@@ -254,19 +284,22 @@ impl Source for BrokerSource {
     fn render(&self, out: &mut Exposition) {
         let Some(context) = self.context.get() else { return };
         let logs = context.logs.partitions();
-        samples::render_partitions(out, logs.iter().map(|log| {
-            let marks = log.watermarks();
-            PartitionSample {
-                topic: log.topic().topic.as_str(),
-                partition: log.topic().partition,
-                log_start: marks.log_start,
-                last_stable: marks.last_stable,
-                high_watermark: marks.high_watermark,
-                log_end: marks.log_end,
-                size_bytes: log.size_bytes(),
-                segments: log.segments() as u64,
-            }
-        }));
+        samples::render_partitions(
+            out,
+            logs.iter().map(|log| {
+                let marks = log.watermarks();
+                PartitionSample {
+                    topic: log.topic().topic.as_str(),
+                    partition: log.topic().partition,
+                    log_start: marks.log_start,
+                    last_stable: marks.last_stable,
+                    high_watermark: marks.high_watermark,
+                    log_end: marks.log_end,
+                    size_bytes: log.size_bytes(),
+                    segments: log.segment_count() as u64,
+                }
+            }),
+        );
         let mut topics: BTreeMap<&str, TopicSample<'_>> = BTreeMap::new();
         for log in &logs {
             let name = log.topic().topic.as_str();

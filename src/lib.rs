@@ -26,6 +26,9 @@
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
 
+pub mod api;
+pub mod broker;
+pub mod cli;
 pub mod cluster;
 pub mod codec;
 pub mod config;

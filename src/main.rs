@@ -1,1 +1,18 @@
-fn main() {}
+//! The binary: parses the command line and runs it. The only place where the process ends.
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Large blocks are mapped without being reserved, and freed ones are given back: frames come and go by the megabyte.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    match highwater::cli::run(highwater::cli::Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("highwater: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -15,10 +15,7 @@ use crate::{
     net::{Answer, Refusal},
     types::ErrorCode,
 };
-use kafka_protocol::messages::{
-    ApiVersionsRequest, ApiVersionsResponse,
-    api_versions_response::ApiVersion,
-};
+use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse, api_versions_response::ApiVersion};
 use std::sync::Arc;
 
 pub const API: Api = Api {

@@ -123,7 +123,7 @@ impl Service for ContextService {
         let Answered { api, error, times, request_bytes, response_bytes } = *answered;
         self.0.events.received(request_bytes);
         self.0.events.sent(response_bytes);
-        self.0.events.request_done(api, error, times, request_bytes, response_bytes);
+        self.0.events.request_done(api, error, times);
     }
 
     fn refused(&self, connection: &ConnectionInfo, frame: &[u8], refusal: &Refusal) {
@@ -132,7 +132,8 @@ impl Service for ContextService {
         }
         let Some(suppressed) = self.0.refusals.admit("refused", self.0.now()) else { return };
         let prelude = Prelude::peek(frame);
-        let api = prelude.map_or_else(|| "-".to_owned(), |p| place_of(p.api_key).and_then(at).map_or(p.api_key.to_string(), |a| a.name.to_owned()));
+        let api = prelude
+            .map_or_else(|| "-".to_owned(), |p| place_of(p.api_key).and_then(at).map_or(p.api_key.to_string(), |a| a.name.to_owned()));
         tracing::warn!(
             peer = %connection.peer,
             client_id = client_id_text(peek_client_id(frame)),

@@ -20,7 +20,7 @@ use crate::{
     },
     log::{Isolation, PartitionLog, ReadError, Waiter},
     net::{Answer, Refusal},
-    types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId},
+    types::{ErrorCode, LeaderEpoch, Offset, TopicId},
 };
 use bytes::Bytes;
 use std::{
@@ -63,12 +63,7 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     Ok(Answer::Later(Box::pin(fetch.wait(wait))))
 }
 
-fn resolve(
-    context: &Context,
-    request: &Request,
-    asked: &FetchRequest,
-    follower: bool,
-) -> Result<Result<FetchContext, ErrorCode>, Refusal> {
+fn resolve(context: &Context, request: &Request, asked: &FetchRequest, follower: bool) -> Result<Result<FetchContext, ErrorCode>, Refusal> {
     let by_topic_id = request.version() >= 13;
     let topic_ref = |name: &Bytes, id: TopicId| -> Result<TopicRef, Refusal> {
         Ok(match by_topic_id {

@@ -102,17 +102,13 @@ impl Found {
 }
 
 fn look_up(context: &Context, topic: &str, asked: &ListOffsetsPartition, committed: bool) -> Result<Found, ErrorCode> {
-    let (log, leader_epoch) = context.leader_at_epoch(
-        topic,
-        TopicId::ZERO,
-        PartitionIndex(asked.partition_index),
-        LeaderEpoch(asked.current_leader_epoch),
-    )?;
+    let (log, leader_epoch) =
+        context.leader_at_epoch(topic, TopicId::ZERO, PartitionIndex(asked.partition_index), LeaderEpoch(asked.current_leader_epoch))?;
     let marks = log.watermarks();
     let visible_end = if committed { marks.last_stable } else { marks.high_watermark };
     match asked.timestamp {
         LATEST => Ok(Found::at(visible_end, leader_epoch)),
-        EARLIEST | EARLIEST_LOCAL => Ok(Found::at(marks.log_start, log.epoch_at(marks.log_start))),
+        EARLIEST | EARLIEST_LOCAL => Ok(Found::at(marks.log_start, log.epoch_at(marks.log_start).unwrap_or(LeaderEpoch::NONE))),
         LATEST_TIERED => Ok(Found::NOTHING),
         timestamp => by_time(&log, timestamp, visible_end),
     }

@@ -13,11 +13,7 @@ pub mod produce;
 pub mod request;
 
 use crate::{
-    codec::{
-        Malformed, RequestHeader,
-        header::Prelude,
-        shape::Shape,
-    },
+    codec::{Malformed, RequestHeader, header::Prelude, shape::Shape},
     net::{Answer, ConnectionInfo, Refusal},
 };
 use bytes::Bytes;

@@ -12,7 +12,10 @@ use crate::{
         Reply,
         produce::{ProducePartition, ProduceRequest, ProduceTopic},
     },
-    log::{AppendError, Appended, PartitionLog, RecordError, validate::{Origin, split_one_batch}},
+    log::{
+        AppendError, Appended, PartitionLog, RecordError,
+        validate::{Origin, split_one_batch},
+    },
     net::{Answer, Refusal},
     types::{ErrorCode, Offset},
 };
@@ -128,7 +131,8 @@ fn partition_answer(index: i32, appended: &Appended) -> PartitionProduceResponse
 }
 
 fn failed(index: i32, failure: &Failure) -> PartitionProduceResponse {
-    let refused = PartitionProduceResponse::default().with_index(index).with_base_offset(-1).with_log_append_time_ms(-1).with_log_start_offset(-1);
+    let refused =
+        PartitionProduceResponse::default().with_index(index).with_base_offset(-1).with_log_append_time_ms(-1).with_log_start_offset(-1);
     match failure {
         Failure::Code(code) => refused.with_error_code(code.code()),
         Failure::Append(error) => refused

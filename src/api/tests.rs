@@ -67,7 +67,8 @@ fn list_offsets() {
             let epoch = if v >= 4 { 9 } else { -1 };
             ListOffsetsPartition::default().with_partition_index(i).with_current_leader_epoch(epoch).with_timestamp(-1)
         };
-        let topics = ["a", "bc"].map(|name| ListOffsetsTopic::default().with_name(topic(name)).with_partitions(vec![partition(0), partition(1)]));
+        let topics =
+            ["a", "bc"].map(|name| ListOffsetsTopic::default().with_name(topic(name)).with_partitions(vec![partition(0), partition(1)]));
         messages::ListOffsetsRequest::default()
             .with_replica_id(BrokerId(-1))
             .with_isolation_level(i8::from(v >= 2))
@@ -100,7 +101,10 @@ fn produce_reads_what_the_codec_crate_writes() {
         let of = &read.topics[0];
         assert_eq!(of.name, if version >= 13 { "" } else { "orders" });
         assert_eq!(of.id.0, if version >= 13 { id } else { uuid::Uuid::nil() });
-        assert_eq!(of.partitions.iter().map(|p| (p.index.0, p.records.as_deref())).collect::<Vec<_>>(), [(0, Some(&b"xyz"[..])), (4, None)]);
+        assert_eq!(
+            of.partitions.iter().map(|p| (p.index.0, p.records.as_deref())).collect::<Vec<_>>(),
+            [(0, Some(&b"xyz"[..])), (4, None)]
+        );
     }
 }
 
@@ -120,7 +124,8 @@ fn fetch_reads_what_the_codec_crate_writes() {
         } else {
             (of.topic, gone.topic) = (topic("orders"), topic("gone"));
         }
-        let mut request = messages::FetchRequest::default().with_max_wait_ms(500).with_min_bytes(1).with_max_bytes(50 << 20).with_topics(vec![of]);
+        let mut request =
+            messages::FetchRequest::default().with_max_wait_ms(500).with_min_bytes(1).with_max_bytes(50 << 20).with_topics(vec![of]);
         request.isolation_level = 1;
         if version >= 7 {
             (request.session_id, request.session_epoch, request.forgotten_topics_data) = (11, 12, vec![gone]);
@@ -195,7 +200,10 @@ fn fetch_answers_are_what_the_codec_crate_reads() {
         assert_eq!(parts[1].records.as_deref(), Some(&content[5..15]));
         assert_eq!(parts[3].records.as_deref(), Some(&[][..]), "empty, not null");
         assert_eq!(parts[4].records.as_deref(), Some(&content[9..50_009]));
-        assert_eq!((parts[2].error_code, parts[2].aborted_transactions.as_ref().map(Vec::len)), (ErrorCode::FencedLeaderEpoch.code(), Some(1)));
+        assert_eq!(
+            (parts[2].error_code, parts[2].aborted_transactions.as_ref().map(Vec::len)),
+            (ErrorCode::FencedLeaderEpoch.code(), Some(1))
+        );
         if version >= 12 {
             assert_eq!((parts[2].diverging_epoch.epoch, parts[2].diverging_epoch.end_offset), (2, 55));
             assert_eq!((parts[2].current_leader.leader_id.0, parts[2].current_leader.leader_epoch), (1, 3));
