@@ -309,6 +309,7 @@ impl Source for BrokerSource {
             sample.received_bytes += stats.bytes_in.load(Ordering::Relaxed);
             sample.received_records += stats.records_in.load(Ordering::Relaxed);
             sample.sent_bytes += stats.bytes_out.load(Ordering::Relaxed);
+            sample.sent_records += stats.records_out.load(Ordering::Relaxed);
         }
         samples::render_topics(out, topics.into_values());
     }

@@ -18,7 +18,7 @@ use crate::{
         Malformed, Reply,
         fetch::{self, AbortedTransaction, Endpoint, FetchAnswer, FetchRequest, FileRange, PartitionAnswer, TopicAnswer},
     },
-    log::{Isolation, PartitionLog, ReadError, Waiter},
+    log::{AbortedTxn, Isolation, PartitionLog, ReadError, ReadSlice, Waiter},
     net::{Answer, Refusal},
     types::{ErrorCode, LeaderEpoch, Offset, TopicId},
 };
@@ -106,10 +106,15 @@ struct Fetch {
     max_bytes: usize,
 }
 
+/// A range read, and of which log.
+type Sliced = (Arc<PartitionLog>, ReadSlice);
+
 /// What one look at the logs gave, in the session's order.
 #[derive(Default)]
 struct Read {
     answers: Vec<PartitionAnswer>,
+    /// Of the answers that have records: what to note once they're sent.
+    slices: Vec<Sliced>,
     bytes: usize,
     /// An error or a diverging epoch: waiting would only delay the news.
     urgent: bool,
@@ -127,7 +132,7 @@ impl Fetch {
         let mut left = self.max_bytes;
         for partition in &self.session.partitions {
             let at_least_one = read.bytes == 0;
-            let answer = self.read_partition(&image, partition, left, at_least_one);
+            let answer = self.read_partition(&image, partition, left, at_least_one, &mut read.slices);
             read.urgent |= answer.error.is_error() || answer.diverging.is_some();
             read.bytes = read.bytes.saturating_add(answer.records_len());
             left = left.saturating_sub(answer.records_len());
@@ -136,10 +141,13 @@ impl Fetch {
         read
     }
 
-    fn read_partition(&self, image: &Image, asked: &ToRead, left: usize, at_least_one: bool) -> PartitionAnswer {
+    fn read_partition(&self, image: &Image, asked: &ToRead, left: usize, at_least_one: bool, slices: &mut Vec<Sliced>) -> PartitionAnswer {
         let index = asked.key.partition;
         match self.try_read(image, asked, left, at_least_one) {
-            Ok(answer) => answer,
+            Ok((answer, slice)) => {
+                slices.extend(slice);
+                answer
+            }
             Err((error, leader_epoch)) => {
                 let mut answer = PartitionAnswer::error(index, error);
                 if matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch) && self.request.version() >= 16 {
@@ -157,7 +165,7 @@ impl Fetch {
         asked: &ToRead,
         left: usize,
         at_least_one: bool,
-    ) -> Result<PartitionAnswer, (ErrorCode, LeaderEpoch)> {
+    ) -> Result<(PartitionAnswer, Option<Sliced>), (ErrorCode, LeaderEpoch)> {
         let (index, ask) = (asked.key.partition, &asked.ask);
         let (log, leader_epoch) = self.log(image, asked).map_err(|e| (e, LeaderEpoch::NONE))?;
         if self.follower {
@@ -166,13 +174,14 @@ impl Fetch {
         check_epoch(ask.current_leader_epoch, leader_epoch).map_err(|e| (e, leader_epoch))?;
         if let Some(diverging) = divergence(&log, ask).map_err(|e| (e, leader_epoch))? {
             let marks = log.watermarks();
-            return Ok(PartitionAnswer {
+            let answer = PartitionAnswer {
                 diverging: Some(diverging),
                 high_watermark: marks.high_watermark,
                 last_stable: marks.last_stable,
                 log_start: marks.log_start,
                 ..PartitionAnswer::error(index, ErrorCode::None)
-            });
+            };
+            return Ok((answer, None));
         }
         let max_bytes = usize::try_from(ask.max_bytes).unwrap_or(0).min(left);
         let slice = log.read(ask.fetch_offset, max_bytes, at_least_one, self.isolation).map_err(|e| {
@@ -181,18 +190,17 @@ impl Fetch {
             }
             (ErrorCode::from(&e), leader_epoch)
         })?;
-        let aborted = |slice: &crate::log::ReadSlice| {
-            let of = |txn: &crate::log::AbortedTxn| AbortedTransaction { producer_id: txn.producer_id, first_offset: txn.first_offset };
-            slice.aborted.iter().map(of).collect()
-        };
-        Ok(PartitionAnswer {
+        let aborted = |txn: &AbortedTxn| AbortedTransaction { producer_id: txn.producer_id, first_offset: txn.first_offset };
+        let answer = PartitionAnswer {
             high_watermark: slice.watermarks.high_watermark,
             last_stable: slice.watermarks.last_stable,
             log_start: slice.watermarks.log_start,
-            aborted: (self.isolation == Isolation::ReadCommitted).then(|| aborted(&slice)),
-            records: slice.file.map(|file| FileRange { file, position: slice.position, len: slice.len }),
+            aborted: (self.isolation == Isolation::ReadCommitted).then(|| slice.aborted.iter().map(aborted).collect()),
+            records: slice.file.clone().map(|file| FileRange { file, position: slice.position, len: slice.len }),
             ..PartitionAnswer::error(index, ErrorCode::None)
-        })
+        };
+        let noted = slice.file.is_some().then_some((log, slice));
+        Ok((answer, noted))
     }
 
     fn log(&self, image: &Image, asked: &ToRead) -> Result<(Arc<PartitionLog>, LeaderEpoch), ErrorCode> {
@@ -230,6 +238,7 @@ impl Fetch {
     }
 
     fn finish(&self, read: Read) -> Result<Reply, Refusal> {
+        read.slices.iter().for_each(|(log, slice)| log.sent(slice));
         let outcomes: Vec<PartitionOutcome> = read.answers.iter().map(outcome).collect();
         let settled = self.context.sessions.lock().finish(self.context.now(), &self.session, &outcomes, fresh_id());
         let mut answer = FetchAnswer { error: settled.error, session_id: settled.session_id, ..FetchAnswer::default() };

@@ -111,6 +111,11 @@ impl OffsetIndex {
         self.entry(self.entries.partition_point(|e| u64::from(split(*e).1) < position))
     }
 
+    /// The last entry whose batch begins before `position`.
+    pub fn before_position(&self, position: u64) -> Option<BatchPosition> {
+        self.entries.partition_point(|e| u64::from(split(*e).1) < position).checked_sub(1).and_then(|i| self.entry(i))
+    }
+
     pub fn entry(&self, i: usize) -> Option<BatchPosition> {
         let (relative, position) = split(*self.entries.get(i)?);
         Some(BatchPosition { last_offset: self.base.plus(i64::from(relative)), position })

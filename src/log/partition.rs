@@ -58,6 +58,7 @@ pub struct Stats {
     pub records_in: AtomicU64,
     pub batches_in: AtomicU64,
     pub bytes_out: AtomicU64,
+    pub records_out: AtomicU64,
     pub reads: AtomicU64,
 }
 

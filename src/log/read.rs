@@ -42,6 +42,9 @@ pub struct ReadSlice {
     pub watermarks: Watermarks,
     /// The aborted transactions that overlap the range, by their end; empty unless asked for with [`Isolation::ReadCommitted`].
     pub aborted: Vec<AbortedTxn>,
+    /// What was asked for.
+    from: Offset,
+    segment: Option<Arc<Segment>>,
 }
 
 impl fmt::Debug for ReadSlice {
@@ -53,7 +56,7 @@ impl fmt::Debug for ReadSlice {
 
 impl ReadSlice {
     fn empty(watermarks: Watermarks) -> Self {
-        Self { file: None, position: 0, len: 0, watermarks, aborted: Vec::new() }
+        Self { file: None, position: 0, len: 0, watermarks, aborted: Vec::new(), from: Offset(0), segment: None }
     }
 
     /// Copies the range.
@@ -63,6 +66,26 @@ impl ReadSlice {
             super::io::read_exact_at(&**file, &mut bytes, self.position)?;
         }
         Ok(bytes)
+    }
+}
+
+impl PartitionLog {
+    /// Notes for metrics that a range has been sent. Records are counted by offsets, up to the end of the range's last whole batch:
+    /// the sparse index says where to look for that, so that no more than an index interval of headers is read.
+    pub fn sent(&self, slice: &ReadSlice) {
+        let Some(segment) = &slice.segment else { return };
+        self.stats.bytes_out.fetch_add(slice.len as u64, Ordering::Relaxed);
+        let end = slice.position.saturating_add(slice.len as u64);
+        let ends = *self.ends.lock();
+        let next = match ends.high == (Spot { segment: segment.base(), position: end }) {
+            true => Ok(Some(ends.marks.high_watermark)),
+            false => segment.offset_after(slice.position, end),
+        };
+        // A header that can't be read is the reader's to find: here only a count is lost.
+        if let Ok(Some(next)) = next {
+            let records = u64::try_from(next.0.saturating_sub(slice.from.0)).unwrap_or(0);
+            self.stats.records_out.fetch_add(records, Ordering::Relaxed);
+        }
     }
 }
 
@@ -125,8 +148,8 @@ impl PartitionLog {
                 aborted_in(&segments, segment, from, position.saturating_add(len as u64), limit.offset).map_err(ReadError::Io)?
             }
         };
-        self.stats.bytes_out.fetch_add(len as u64, Ordering::Relaxed);
-        Ok(ReadSlice { file: Some(segment.file().map_err(ReadError::Io)?), position, len, watermarks: marks, aborted })
+        let file = Some(segment.file().map_err(ReadError::Io)?);
+        Ok(ReadSlice { file, position, len, watermarks: marks, aborted, from, segment: Some(Arc::clone(segment)) })
     }
 
     /// Where the batch that holds `offset` begins, below `end`.

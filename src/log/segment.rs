@@ -264,6 +264,26 @@ impl Segment {
         Ok(None)
     }
 
+    /// The offset after the last batch that lies whole in `position..end`; `None` if none does. `position` is a batch's start.
+    pub fn offset_after(&self, position: u64, end: u64) -> io::Result<Option<Offset>> {
+        let entry = self.with_index(|i| i.offsets.before_position(end))?;
+        let near = entry.map_or(0, |e| u64::from(e.position)).max(position);
+        let file = self.file()?;
+        let mut buf = [0; LOOKUP_BYTES];
+        for start in [near, position] {
+            let mut walk = Walk::new(&*file, start, end, &mut buf);
+            let mut last = None;
+            // The walk ends at the batch that the range cuts short.
+            while let Ok(Some(batch)) = walk.next_batch() {
+                last = Some(batch.header.next_offset());
+            }
+            if last.is_some() {
+                return Ok(last);
+            }
+        }
+        Ok(None)
+    }
+
     /// Where a search for `timestamp` begins: all batches before it are earlier.
     pub fn start_of_time(&self, timestamp: Millis) -> io::Result<u64> {
         self.with_index(|i| {
