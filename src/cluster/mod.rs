@@ -23,6 +23,6 @@ pub use record::Record;
 pub use shell::{Change, Cluster, ClusterError, Publisher};
 
 #[cfg(test)]
-mod disk;
+pub(crate) mod disk;
 #[cfg(test)]
 mod tests;
