@@ -70,7 +70,8 @@ impl Target {
         Client::connect(self.address())
     }
 
-    fn address(&self) -> SocketAddr {
+    /// Where it speaks Kafka.
+    pub fn address(&self) -> SocketAddr {
         match self {
             Self::Highwater(broker) => broker.kafka(),
             Self::Apache(kafka) => kafka.kafka(),

@@ -1,0 +1,21 @@
+//! The same script of requests to Apache Kafka 4.4 and to highwater: the answers are equal but for the fields that `masks` lists, each
+//! with the reason why. What Kafka answers is not written down here: it is asked, each time, so the scripts say only what is interesting.
+//!
+//! Each file has the scripts of some APIs. A script runs first against Kafka, then against highwater, with topics of its own, so that
+//! scripts run at the same time. With `COMPAT_BROKER=apache` a second Apache Kafka takes highwater's place, which shows whether a script
+//! gets the same answer twice at all.
+
+mod clusters;
+mod configs;
+mod fetch;
+mod masks;
+mod metadata;
+mod offsets;
+mod partitions;
+mod produce;
+mod producers;
+mod requests;
+mod sessions;
+mod side;
+mod topics;
+mod versions;

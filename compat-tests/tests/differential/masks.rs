@@ -1,0 +1,215 @@
+//! What may differ between Apache Kafka's answers and ours, and why. Everything that isn't taken out here has to be equal.
+
+use kafka_protocol::messages::{
+    ApiKey, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteTopicsResponse, DescribeClusterResponse,
+    DescribeConfigsResponse, DescribeTopicPartitionsResponse, FetchResponse, InitProducerIdResponse, ListOffsetsResponse, MetadataResponse,
+    OffsetForLeaderEpochResponse, ProduceResponse, ProducerId,
+};
+use kafka_protocol::protocol::StrBytes;
+use uuid::Uuid;
+
+/// An answer without what may differ.
+pub trait Masked {
+    fn mask(&mut self);
+}
+
+/// Which port a test's broker got is chance.
+const PORT: i32 = 9092;
+
+/// Ids are random: only whether there is one counts.
+fn mask_id(id: &mut Uuid) {
+    if !id.is_nil() {
+        *id = Uuid::max();
+    }
+}
+
+/// The words of a message for people are our own, except where a tool looks into them (`tests/clients.rs` shows that). Whether there is one
+/// counts.
+fn mask_message(message: &mut Option<StrBytes>) {
+    if message.is_some() {
+        *message = Some(StrBytes::from_static_str("words"));
+    }
+}
+
+impl Masked for ApiVersionsResponse {
+    fn mask(&mut self) {
+        // We advertise what works: the group, transaction and other APIs come with later issues.
+        self.api_keys.retain(|api| OURS.iter().any(|(key, _)| *key as i16 == api.api_key));
+        self.api_keys.sort_by_key(|api| api.api_key);
+        for api in &mut self.api_keys {
+            // The codec knows the versions of Kafka 4.1.
+            let newest = OURS.iter().find(|(key, _)| *key as i16 == api.api_key).map_or(i16::MAX, |(_, newest)| *newest);
+            api.max_version = api.max_version.min(newest);
+        }
+        // Features are those of a quorum of Kafka's controllers (metadata.version, group.version …); clients need none of them yet.
+        self.supported_features.clear();
+        self.finalized_features.clear();
+        self.finalized_features_epoch = -1;
+    }
+}
+
+/// The APIs that these tests cover, and the newest version that the codec has.
+const OURS: &[(ApiKey, i16)] = &[
+    (ApiKey::Produce, 13),
+    (ApiKey::Fetch, 18),
+    (ApiKey::ListOffsets, 10),
+    (ApiKey::Metadata, 13),
+    (ApiKey::ApiVersions, 4),
+    (ApiKey::CreateTopics, 7),
+    (ApiKey::DeleteTopics, 6),
+    (ApiKey::InitProducerId, 5),
+    (ApiKey::OffsetForLeaderEpoch, 4),
+    (ApiKey::DescribeConfigs, 4),
+    (ApiKey::CreatePartitions, 3),
+    (ApiKey::DescribeCluster, 2),
+    (ApiKey::DescribeTopicPartitions, 0),
+];
+
+impl Masked for MetadataResponse {
+    fn mask(&mut self) {
+        for broker in &mut self.brokers {
+            broker.port = PORT;
+        }
+        // A cluster's id is random.
+        self.cluster_id = self.cluster_id.take().map(|_| StrBytes::from_static_str("id"));
+        for topic in &mut self.topics {
+            mask_id(&mut topic.topic_id);
+            // Kafka's order is that of a hash table.
+            topic.partitions.sort_by_key(|partition| partition.partition_index);
+        }
+        self.topics.sort_by(|a, b| (&a.name, a.topic_id, a.error_code).cmp(&(&b.name, b.topic_id, b.error_code)));
+    }
+}
+
+impl Masked for DescribeClusterResponse {
+    fn mask(&mut self) {
+        for broker in &mut self.brokers {
+            broker.port = PORT;
+        }
+        if !self.cluster_id.is_empty() {
+            self.cluster_id = StrBytes::from_static_str("id");
+        }
+        mask_message(&mut self.error_message);
+    }
+}
+
+impl Masked for DescribeTopicPartitionsResponse {
+    fn mask(&mut self) {
+        for topic in &mut self.topics {
+            mask_id(&mut topic.topic_id);
+        }
+    }
+}
+
+impl Masked for CreateTopicsResponse {
+    fn mask(&mut self) {
+        for topic in &mut self.topics {
+            mask_id(&mut topic.topic_id);
+            mask_message(&mut topic.error_message);
+            for configs in topic.configs.iter_mut() {
+                configs.retain(|config| !is_kafkas_alone(&config.name));
+                configs.sort_by(|a, b| a.name.cmp(&b.name));
+            }
+        }
+        // Kafka's order is that of hash tables.
+        self.topics.sort_by(|a, b| (&a.name, a.error_code).cmp(&(&b.name, b.error_code)));
+    }
+}
+
+/// Topic configs of what we don't have: tiered storage.
+fn is_kafkas_alone(config: &str) -> bool {
+    ["remote.", "local.retention.", "errors.deadletterqueue."].iter().any(|prefix| config.starts_with(prefix))
+}
+
+impl Masked for DeleteTopicsResponse {
+    fn mask(&mut self) {
+        for topic in &mut self.responses {
+            mask_id(&mut topic.topic_id);
+            mask_message(&mut topic.error_message);
+        }
+        // Kafka's order is shuffled on purpose.
+        self.responses.sort_by(|a, b| (&a.name, a.topic_id, a.error_code).cmp(&(&b.name, b.topic_id, b.error_code)));
+    }
+}
+
+impl Masked for CreatePartitionsResponse {
+    fn mask(&mut self) {
+        for topic in &mut self.results {
+            mask_message(&mut topic.error_message);
+        }
+        // Kafka's order is that of a hash table.
+        self.results.sort_by(|a, b| (&a.name, a.error_code).cmp(&(&b.name, b.error_code)));
+    }
+}
+
+impl Masked for DescribeConfigsResponse {
+    fn mask(&mut self) {
+        for resource in &mut self.results {
+            mask_message(&mut resource.error_message);
+            resource.configs.retain(|config| !is_kafkas_alone(&config.name));
+            // Kafka's order is that of a hash table.
+            resource.configs.sort_by(|a, b| a.name.cmp(&b.name));
+            for config in &mut resource.configs {
+                mask_message(&mut config.documentation);
+            }
+        }
+    }
+}
+
+impl Masked for InitProducerIdResponse {
+    fn mask(&mut self) {
+        // How many ids were given before, by whom, is chance.
+        if self.producer_id.0 >= 0 {
+            self.producer_id = ProducerId(1_000);
+        }
+    }
+}
+
+impl Masked for ProduceResponse {
+    fn mask(&mut self) {
+        for topic in &mut self.responses {
+            mask_id(&mut topic.topic_id);
+            for partition in &mut topic.partition_responses {
+                mask_message(&mut partition.error_message);
+                for record in &mut partition.record_errors {
+                    mask_message(&mut record.batch_index_error_message);
+                }
+                // The time of the append, where the topic has LogAppendTime.
+                if partition.log_append_time_ms > 0 {
+                    partition.log_append_time_ms = 1;
+                }
+            }
+            topic.partition_responses.sort_by_key(|partition| (partition.index, partition.error_code));
+        }
+        for node in &mut self.node_endpoints {
+            node.port = PORT;
+        }
+    }
+}
+
+impl Masked for FetchResponse {
+    fn mask(&mut self) {
+        // A session's id is random.
+        if self.session_id != 0 {
+            self.session_id = 1;
+        }
+        for topic in &mut self.responses {
+            mask_id(&mut topic.topic_id);
+        }
+        for node in &mut self.node_endpoints {
+            node.port = PORT;
+        }
+    }
+}
+
+impl Masked for ListOffsetsResponse {
+    fn mask(&mut self) {}
+}
+
+impl Masked for OffsetForLeaderEpochResponse {
+    fn mask(&mut self) {
+        for topic in &mut self.topics {
+            topic.partitions.sort_by_key(|partition| partition.partition);
+        }
+    }
+}
