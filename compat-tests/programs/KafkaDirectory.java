@@ -143,7 +143,7 @@ public final class KafkaDirectory {
         }
         for (String isolation : List.of("read_uncommitted", "read_committed")) {
             try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(
-                    Map.of("bootstrap.servers", bootstrap, "isolation.level", isolation, "enable.auto.commit", "false"),
+                    Map.of("bootstrap.servers", bootstrap, "isolation.level", isolation, "enable.auto.commit", "false", "fetch.max.wait.ms", "50"),
                     new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
                 for (String topic : TOPICS) {
                     int partitions = consumer.partitionsFor(topic, WAIT).size();
