@@ -21,6 +21,7 @@ pub mod corpus;
 pub mod driver;
 pub mod dump_log;
 pub mod feed;
+pub mod http;
 pub mod kcat;
 pub mod md5sums;
 pub mod process;
