@@ -36,6 +36,7 @@ struct Plan {
     scratch: PathBuf,
     rounds: u32,
     warm_up_rounds: u32,
+    warm_up_records: u64,
     starts: u32,
     large_records: u64,
     small_records: u64,
@@ -52,6 +53,10 @@ fn main() -> Result<()> {
     let mut brokers = Vec::new();
     for (kind, figures) in kinds.iter().zip(&mut figures) {
         brokers.push(start(&plan, kind, figures)?);
+    }
+    for (broker, figures) in brokers.iter().zip(&figures) {
+        eprintln!("bench: {} answered after {:.3} s, {:.1} MB idle", broker.kind.name(), figures.start_s, figures.resident_idle_mb);
+        warm_up(&plan, broker)?;
     }
     for round in 0..plan.warm_up_rounds + plan.rounds {
         let counted = round >= plan.warm_up_rounds;
@@ -93,6 +98,14 @@ fn start(plan: &Plan, kind: &Kind, figures: &mut Figures) -> Result<Broker> {
     anyhow::bail!("no start asked for")
 }
 
+/// Requests enough for Kafka's JVM to have compiled what it will run: its first 100,000 small batches cost several times the later ones.
+fn warm_up(plan: &Plan, broker: &Broker) -> Result<()> {
+    let topic = "bench-warm-up";
+    load(plan, &["produce", &broker.bootstrap, topic, &plan.warm_up_records.to_string(), "100", "2"])?;
+    load(plan, &["consume", &broker.bootstrap, topic, &plan.warm_up_records.to_string()])?;
+    load(plan, &["delete", &broker.bootstrap, topic])
+}
+
 /// One round: large batches in, out again, small batches in; then its topics go.
 fn round(plan: &Plan, broker: &Broker, round: u32) -> Result<Figures> {
     let (large, small) = (format!("bench-large-{round}"), format!("bench-small-{round}"));
@@ -122,7 +135,9 @@ fn produce(plan: &Plan, broker: &Broker, topic: &str, records: u64, per_batch: u
 fn per_gb(broker: &Broker, records: u64, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let before = broker.cpu_seconds()?;
     work()?;
-    Ok((broker.cpu_seconds()? - before) / ((records * RECORD_BYTES) as f64 / 1e9))
+    let seconds = broker.cpu_seconds()? - before;
+    ensure!(seconds > 0.0, "process {} did no work: it isn't the broker", broker.pid());
+    Ok(seconds / ((records * RECORD_BYTES) as f64 / 1e9))
 }
 
 fn load(plan: &Plan, words: &[&str]) -> Result<()> {
@@ -141,7 +156,8 @@ fn plan() -> Result<Plan> {
         load: load.into(),
         scratch: Path::new(&scratch).to_owned(),
         rounds: 5,
-        warm_up_rounds: 2,
+        warm_up_rounds: 1,
+        warm_up_records: 200_000,
         starts: 5,
         large_records: 1_000_000,
         small_records: 250_000,
@@ -150,7 +166,7 @@ fn plan() -> Result<Plan> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--quick" => {
-                (plan.rounds, plan.warm_up_rounds, plan.touch_mb) = (2, 1, 1_000);
+                (plan.rounds, plan.warm_up_records, plan.touch_mb) = (2, 50_000, 1_000);
                 (plan.large_records, plan.small_records) = (300_000, 100_000);
             }
             "--rounds" => plan.rounds = words.next().context("--rounds N")?.parse()?,

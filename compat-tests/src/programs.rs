@@ -7,15 +7,14 @@ use anyhow::Result;
 
 use crate::tools;
 
-/// Lines `KEY TAB VALUE` of stdin become records of `topic` by a producer that outlives its broker's restarts and is idempotent.
-/// The program prints how many were acknowledged; it fails if one was given up.
+/// Lines `KEY TAB VALUE` of stdin become records of `topic`. The program fails if one was given up.
 #[derive(Clone, Copy, Debug)]
 pub enum LineProducer {
-    /// kafka-clients.
+    /// kafka-clients. It is idempotent, outlives its broker's restarts, and prints how many records were acknowledged.
     Java,
-    /// confluent-kafka-python: librdkafka of today.
+    /// confluent-kafka-python, so librdkafka of today. As [`LineProducer::Java`].
     Python,
-    /// kcat: the librdkafka of Debian. It prints nothing, and gives up when its broker is gone for long.
+    /// kcat with its default settings, so the librdkafka of Debian. It prints nothing, and isn't idempotent.
     Kcat,
 }
 
@@ -32,7 +31,7 @@ impl LineProducer {
             }
             Self::Kcat => {
                 let mut command = Command::new("kcat");
-                command.args(["-P", "-K", "\t", "-X", "enable.idempotence=true", "-b", bootstrap, "-t", topic]);
+                command.args(["-P", "-K", "\t", "-b", bootstrap, "-t", topic]);
                 return Ok(command);
             }
         };
