@@ -3,6 +3,8 @@
 //! - [`Broker`] is a running highwater, [`ApacheKafka`] a running Apache Kafka of the Maven jars, [`Target`] the one that this run is about.
 //! - [`driver`] runs a client as a command; `clients/` has the programs.
 //! - [`wire`] is a connection that says exactly what a test wants said, right or wrong; [`batch`] makes the batches for it.
+//! - [`programs`] are clients with a purpose of their own, [`feed`] feeds one in step with the test; [`md5sums`] is real input.
+//! - [`dump_log`] is Apache Kafka's tool as the judge of data directories.
 //! - [`corpus`] has the records that clients send, and compares what came back.
 //!
 //! It knows nothing of the broker's inside: it depends on no code of the library, and everything it starts ends with it, even when the
@@ -17,8 +19,13 @@ pub mod broker;
 pub mod console;
 pub mod corpus;
 pub mod driver;
+pub mod dump_log;
+pub mod feed;
+pub mod http;
 pub mod kcat;
+pub mod md5sums;
 pub mod process;
+pub mod programs;
 pub mod target;
 pub mod tools;
 pub mod wire;

@@ -1,0 +1,63 @@
+//! The programs of `programs/`, as commands: clients that the tests of real input and of Apache Kafka's directories need beside those
+//! of [`driver`](crate::driver). It only builds their command lines.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::tools;
+
+/// Lines `KEY TAB VALUE` of stdin become records of `topic`. The program fails if one was given up.
+#[derive(Clone, Copy, Debug)]
+pub enum LineProducer {
+    /// kafka-clients. It is idempotent, outlives its broker's restarts, and prints how many records were acknowledged.
+    Java,
+    /// confluent-kafka-python, so librdkafka of today. As [`LineProducer::Java`].
+    Python,
+    /// kcat with its default settings, so the librdkafka of Debian. It prints nothing, and isn't idempotent.
+    Kcat,
+}
+
+impl LineProducer {
+    /// # Errors
+    /// If the client isn't installed.
+    pub fn command(self, bootstrap: &str, topic: &str) -> Result<Command> {
+        let mut command = match self {
+            Self::Java => java_source("Lines.java")?,
+            Self::Python => {
+                let mut command = Command::new(tools::installed("python/bin/python")?);
+                command.arg(tools::home().join("programs/lines.py"));
+                command
+            }
+            Self::Kcat => {
+                let mut command = Command::new("kcat");
+                command.args(["-P", "-K", "\t", "-b", bootstrap, "-t", topic]);
+                return Ok(command);
+            }
+        };
+        command.args([bootstrap, topic]);
+        Ok(command)
+    }
+}
+
+/// `KafkaDirectory.java` with one of its commands: `write`, `append` or `read`.
+///
+/// # Errors
+/// If the jars aren't installed.
+pub fn kafka_directory(what: &str, bootstrap: &str) -> Result<Command> {
+    let mut command = java_source("KafkaDirectory.java")?;
+    command.args([what, bootstrap]);
+    Ok(command)
+}
+
+/// A JVM that compiles a source file of `programs/` and runs it.
+fn java_source(file: &str) -> Result<Command> {
+    let jars = tools::installed("java/jars")?;
+    let mut command = Command::new("java");
+    command
+        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"])
+        .arg("-cp")
+        .arg(format!("{}/*", jars.display()))
+        .arg(tools::home().join("programs").join(file));
+    Ok(command)
+}
