@@ -137,7 +137,7 @@ fn settle(logs: &Logs, cluster: &Cluster, now: Millis) -> anyhow::Result<()> {
     let verdicts = cluster.adopt(&judged).context("take over the topics found in the data directories")?;
     for (partition, verdict) in found.iter().zip(verdicts) {
         match verdict {
-            Verdict::Belongs(_) => {}
+            Verdict::Belongs(_) | Verdict::Kafkas => {}
             Verdict::Remove => logs.delete_found(partition, now)?,
             Verdict::Stray(why) => {
                 tracing::warn!(dir = %partition.dir.display(), "not a partition of any topic: {why}");

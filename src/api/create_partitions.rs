@@ -104,12 +104,7 @@ mod tests {
             };
             let topics = vec![topic("a", 5), topic("a2", 1), topic("c", 4), assigned(1), topic("c", 5)];
             let dry = CreatePartitionsRequest::default().with_topics(topics.clone()).with_validate_only(true);
-            let expected = [
-                ("a", 0),
-                ("a2", ErrorCode::UnknownTopicOrPartition.code()),
-                ("b", 0),
-                ("c", ErrorCode::InvalidRequest.code()),
-            ];
+            let expected = [("a", 0), ("a2", ErrorCode::UnknownTopicOrPartition.code()), ("b", 0), ("c", ErrorCode::InvalidRequest.code())];
             for asked in [dry.clone(), dry.with_validate_only(false)] {
                 let response = answer(&cluster, &asked);
                 survives(&response, version);

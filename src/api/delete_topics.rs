@@ -26,11 +26,7 @@ pub const API: Api = Api {
     advertised_min: 1,
     flexible_since: 4,
     frame_max: FrameMax::Control,
-    body: Body::Shaped(Shape(&[
-        since(6, Kind::Structs(&[always(TEXT), always(UUID)])),
-        until(5, Kind::Array(&TEXT)),
-        always(I32),
-    ])),
+    body: Body::Shaped(Shape(&[since(6, Kind::Structs(&[always(TEXT), always(UUID)])), until(5, Kind::Array(&TEXT)), always(I32)])),
     run,
     note: "by name and by id; the files go after file.delete.delay.ms",
 };

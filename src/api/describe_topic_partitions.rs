@@ -130,7 +130,10 @@ mod tests {
     use super::{super::admin_tests::*, *};
     use kafka_protocol::messages::describe_topic_partitions_request::{self as request, TopicRequest};
 
-    fn ask(image: &Image, names: &[&str], limit: i32, from: Option<(&str, i32)>) -> (Vec<(String, i16, Vec<i32>)>, Option<(String, i32)>) {
+    /// Topics by name with their errors and partitions, and the cursor.
+    type Told = (Vec<(String, i16, Vec<i32>)>, Option<(String, i32)>);
+
+    fn ask(image: &Image, names: &[&str], limit: i32, from: Option<(&str, i32)>) -> Told {
         let topics = names.iter().map(|name| TopicRequest::default().with_name(TopicName(text(*name)))).collect();
         let at = |(name, partition): (&str, i32)| {
             request::Cursor::default().with_topic_name(TopicName(text(name))).with_partition_index(partition)

@@ -134,14 +134,7 @@ fn create(cluster: &Cluster, missing: &[NewTopic]) -> Failures {
     missing.iter().zip(replies).filter_map(failure).collect()
 }
 
-fn answer(
-    image: &Image,
-    listener: &str,
-    version: i16,
-    asked: &MetadataRequest,
-    wanted: &Wanted,
-    failures: &Failures,
-) -> MetadataResponse {
+fn answer(image: &Image, listener: &str, version: i16, asked: &MetadataRequest, wanted: &Wanted, failures: &Failures) -> MetadataResponse {
     if *wanted == Wanted::Invalid {
         return invalid(asked);
     }
@@ -192,7 +185,10 @@ fn absent(name: &str, failures: &Failures) -> MetadataResponseTopic {
         Err(_) => ErrorCode::InvalidTopicException,
     });
     let internal = TopicName::new(name).is_ok_and(|name| name.is_internal());
-    MetadataResponseTopic::default().with_name(Some(messages::TopicName(text(name)))).with_is_internal(internal).with_error_code(code.code())
+    MetadataResponseTopic::default()
+        .with_name(Some(messages::TopicName(text(name))))
+        .with_is_internal(internal)
+        .with_error_code(code.code())
 }
 
 fn topic_answer(image: &Image, listener: &str, version: i16, topic: &Topic) -> MetadataResponseTopic {
@@ -204,7 +200,13 @@ fn topic_answer(image: &Image, listener: &str, version: i16, topic: &Topic) -> M
         .with_partitions(partitions)
 }
 
-fn partition_answer(image: &Image, listener: &str, version: i16, index: PartitionIndex, state: &PartitionState) -> MetadataResponsePartition {
+fn partition_answer(
+    image: &Image,
+    listener: &str,
+    version: i16,
+    index: PartitionIndex,
+    state: &PartitionState,
+) -> MetadataResponsePartition {
     let seen = Seen::on(image, listener, state);
     let error = match seen.error {
         ErrorCode::ListenerNotFound if version < 6 => ErrorCode::LeaderNotAvailable,

@@ -5,9 +5,18 @@
 
 pub mod api_versions;
 pub mod context;
+mod convert;
+pub mod create_partitions;
+pub mod create_topics;
+pub mod delete_topics;
+pub mod describe_cluster;
+pub mod describe_configs;
+pub mod describe_topic_partitions;
 pub mod fetch;
 pub mod fetch_session;
+pub mod init_producer_id;
 pub mod list_offsets;
+pub mod metadata;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod request;
@@ -68,7 +77,21 @@ pub struct Api {
 }
 
 /// Every API that is served, by key. Nothing is advertised that isn't here.
-pub static APIS: &[&Api] = &[&produce::API, &fetch::API, &list_offsets::API, &api_versions::API, &offset_for_leader_epoch::API];
+pub static APIS: &[&Api] = &[
+    &produce::API,
+    &fetch::API,
+    &list_offsets::API,
+    &metadata::API,
+    &api_versions::API,
+    &create_topics::API,
+    &delete_topics::API,
+    &init_producer_id::API,
+    &offset_for_leader_epoch::API,
+    &describe_configs::API,
+    &create_partitions::API,
+    &describe_cluster::API,
+    &describe_topic_partitions::API,
+];
 
 /// Places in [`APIS`] by API key.
 static BY_KEY: LazyLock<Vec<Option<usize>>> = LazyLock::new(|| {
@@ -152,5 +175,7 @@ pub fn readme_table() -> String {
     table
 }
 
+#[cfg(test)]
+mod admin_tests;
 #[cfg(test)]
 mod tests;

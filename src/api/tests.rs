@@ -88,6 +88,110 @@ fn offset_for_leader_epoch() {
 }
 
 #[test]
+fn metadata() {
+    use messages::metadata_request::MetadataRequestTopic;
+    shape_holds(&metadata::API, |v| {
+        let id = uuid::Uuid::from_u128(if v >= 10 { 3 } else { 0 });
+        let named = |name: &str| MetadataRequestTopic::default().with_name(Some(topic(name))).with_topic_id(id);
+        messages::MetadataRequest::default()
+            .with_topics(Some(vec![named("a"), named("bc")]))
+            .with_allow_auto_topic_creation(v < 4)
+            .with_include_cluster_authorized_operations((8..=10).contains(&v))
+            .with_include_topic_authorized_operations(v >= 8)
+    });
+}
+
+#[test]
+fn create_topics() {
+    use messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig};
+    shape_holds(&create_topics::API, |_| {
+        let assigned = CreatableReplicaAssignment::default().with_partition_index(1).with_broker_ids(vec![BrokerId(1), BrokerId(2)]);
+        let config = |value| CreatableTopicConfig::default().with_name(text("k")).with_value(value);
+        let of = CreatableTopic::default()
+            .with_name(topic("t"))
+            .with_num_partitions(3)
+            .with_replication_factor(-1)
+            .with_assignments(vec![assigned])
+            .with_configs(vec![config(Some(text("v"))), config(None)]);
+        messages::CreateTopicsRequest::default().with_topics(vec![of.clone(), of]).with_timeout_ms(9).with_validate_only(true)
+    });
+}
+
+#[test]
+fn delete_topics() {
+    use messages::delete_topics_request::DeleteTopicState;
+    shape_holds(&delete_topics::API, |v| {
+        let request = messages::DeleteTopicsRequest::default().with_timeout_ms(7);
+        let id = uuid::Uuid::from_u128(8);
+        let named = DeleteTopicState::default().with_name(Some(topic("a")));
+        let by_id = DeleteTopicState::default().with_name(None).with_topic_id(id);
+        if v >= 6 { request.with_topics(vec![named, by_id]) } else { request.with_topic_names(vec![topic("a"), topic("b")]) }
+    });
+}
+
+#[test]
+fn init_producer_id() {
+    shape_holds(&init_producer_id::API, |v| {
+        let (id, epoch) = if v >= 3 { (5, 6) } else { (-1, -1) };
+        messages::InitProducerIdRequest::default()
+            .with_transactional_id((v > 0).then(|| messages::TransactionalId(text("tx"))))
+            .with_transaction_timeout_ms(60_000)
+            .with_producer_id(messages::ProducerId(id))
+            .with_producer_epoch(epoch)
+    });
+}
+
+#[test]
+fn describe_configs() {
+    use messages::describe_configs_request::DescribeConfigsResource;
+    shape_holds(&describe_configs::API, |v| {
+        let of =
+            |keys| DescribeConfigsResource::default().with_resource_type(2).with_resource_name(text("t")).with_configuration_keys(keys);
+        messages::DescribeConfigsRequest::default()
+            .with_resources(vec![of(None), of(Some(vec![text("a"), text("b")]))])
+            .with_include_synonyms(true)
+            .with_include_documentation(v >= 3)
+    });
+}
+
+#[test]
+fn create_partitions() {
+    use messages::create_partitions_request::{CreatePartitionsAssignment, CreatePartitionsTopic};
+    shape_holds(&create_partitions::API, |_| {
+        let assigned = CreatePartitionsAssignment::default().with_broker_ids(vec![BrokerId(1)]);
+        let of = |assignments| CreatePartitionsTopic::default().with_name(topic("t")).with_count(4).with_assignments(assignments);
+        messages::CreatePartitionsRequest::default()
+            .with_topics(vec![of(None), of(Some(vec![assigned.clone(), assigned]))])
+            .with_timeout_ms(5)
+            .with_validate_only(true)
+    });
+}
+
+#[test]
+fn describe_cluster() {
+    shape_holds(&describe_cluster::API, |v| {
+        messages::DescribeClusterRequest::default()
+            .with_include_cluster_authorized_operations(true)
+            .with_endpoint_type(if v >= 1 { 2 } else { 1 })
+            .with_include_fenced_brokers(v >= 2)
+    });
+}
+
+#[test]
+fn describe_topic_partitions() {
+    use messages::describe_topic_partitions_request::{Cursor, TopicRequest};
+    for cursor in [None, Some(Cursor::default().with_topic_name(topic("b")).with_partition_index(2))] {
+        shape_holds(&describe_topic_partitions::API, |_| {
+            let topics = ["a", "bc"].map(|name| TopicRequest::default().with_name(topic(name)));
+            messages::DescribeTopicPartitionsRequest::default()
+                .with_topics(topics.into())
+                .with_response_partition_limit(10)
+                .with_cursor(cursor.clone())
+        });
+    }
+}
+
+#[test]
 fn produce_reads_what_the_codec_crate_writes() {
     use messages::produce_request::{PartitionProduceData, TopicProduceData};
     for version in produce::API.versions.clone() {

@@ -7,7 +7,7 @@ use crate::{
     telemetry::logs,
 };
 use anyhow::Context as _;
-use std::{path::Path, time::Duration};
+use std::{ffi::OsString, path::Path, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long a stop may take before it is cut short.
@@ -35,7 +35,9 @@ fn sources(args: &ServeArgs) -> anyhow::Result<Sources> {
         None => None,
     };
     let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Ok(Sources { file, environment: std::env::vars().collect(), flags: args.set.clone(), host_name })
+    // A variable that isn't UTF-8 can't be a key of ours.
+    let utf8 = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    Ok(Sources { file, environment: std::env::vars_os().filter_map(utf8).collect(), flags: args.set.clone(), host_name })
 }
 
 async fn serve(config: ServerConfig) -> anyhow::Result<()> {

@@ -27,7 +27,9 @@ pub enum Verdict {
     Belongs(TopicId),
     /// Its topic was deleted: remove it.
     Remove,
-    /// It belongs to no topic and can't become one; left where it is, not opened.
+    /// It is Apache Kafka's own metadata: leave it as it is, for the way back.
+    Kafkas,
+    /// It belongs to no topic and can't become one; the text says why. Not opened.
     Stray(String),
 }
 
@@ -74,7 +76,7 @@ impl Image {
             return Judgement::Final(Verdict::Remove);
         }
         if name == KAFKAS_METADATA {
-            return stray("it is Apache Kafka's metadata, not a topic");
+            return Judgement::Final(Verdict::Kafkas);
         }
         if one.topic.partition.0 > PARTITION_INDEX_MAX {
             return stray("its partition number is too high");
