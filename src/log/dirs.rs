@@ -42,7 +42,10 @@ pub(super) struct Checkpoints {
 impl DataDir {
     /// Makes and locks a directory, and reads what the last process left of it.
     pub fn lock(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self, LogError> {
+        let missing: Vec<_> = path.ancestors().take_while(|dir| !dir.as_os_str().is_empty() && !disk.exists(dir)).collect();
         disk.create_dir_all(path)?;
+        // Whatever is made durable in a directory is lost with it, if its own name isn't.
+        missing.into_iter().filter_map(Path::parent).try_for_each(|parent| disk.sync_dir(parent))?;
         let lock = disk.lock(&path.join(LOCK_FILE)).map_err(|e| match e.kind() {
             io::ErrorKind::WouldBlock => LogError::Locked(path.to_owned()),
             _ => e.into(),

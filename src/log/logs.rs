@@ -18,6 +18,7 @@ use crate::{
     config::TopicConfig,
     types::{LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition},
 };
+use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashMap,
@@ -89,7 +90,8 @@ pub struct Logs {
     disk: Arc<dyn Disk>,
     settings: LogSettings,
     dirs: Vec<DataDir>,
-    partitions: RwLock<HashMap<(TopicId, PartitionIndex), Held>>,
+    /// In the order in which they came, so that a simulation does the same again.
+    partitions: RwLock<IndexMap<(TopicId, PartitionIndex), Held>>,
     /// One creation at a time, so that each sees how loaded the directories are.
     creating: Mutex<()>,
     chores: Mutex<Chores>,
@@ -272,7 +274,7 @@ impl Logs {
         let gone: Vec<Held> = {
             let mut partitions = self.partitions.write();
             let keys: Vec<_> = partitions.keys().filter(|(id, _)| *id == topic).copied().collect();
-            keys.iter().filter_map(|key| partitions.remove(key)).collect()
+            keys.iter().filter_map(|key| partitions.swap_remove(key)).collect()
         };
         gone.iter().for_each(|held| held.log.mark_deleted());
         for held in &gone {
@@ -322,9 +324,9 @@ impl Logs {
         due.iter().for_each(|(_, path)| self.remove_dir(path));
 
         let partitions = self.partitions();
-        let mut rolled = false;
+        let mut moved = false;
         for log in &partitions {
-            rolled |= sync_what_is_due(log, now);
+            moved |= sync_what_is_due(log, now);
         }
         let since = |at: Option<Millis>| at.map_or(0, |at| now.0.saturating_sub(at.0));
         let is_time = since(chores.checkpointed) >= self.settings.checkpoint_interval_ms;
@@ -337,8 +339,9 @@ impl Logs {
             // A failure has taken the partition out of service and was logged then.
             let _ = log.rest();
             log.close_idle_files();
+            moved |= chores.resting.is_empty();
         }
-        if is_time || rolled {
+        if is_time || moved {
             self.write_checkpoints().unwrap_or_else(|error| tracing::error!(%error, "can't write the logs' checkpoints"));
         }
         if since(chores.expired) >= self.settings.producer_id_expiration_check_interval_ms {
@@ -395,14 +398,14 @@ fn sync_what_is_due(log: &PartitionLog, now: Millis) -> bool {
     if log.offline_reason().is_some() {
         return false;
     }
-    let (synced, log_end) = (log.recovery_point(), log.watermarks().log_end);
-    if synced >= log_end {
+    let (synced, log_end) = (log.synced(), log.watermarks().log_end);
+    if synced >= log_end && !log.has_rolled() {
         log.syncing.note_time(now);
         return false;
     }
     let waited = now.0.saturating_sub(log.syncing.at().0);
     // A failure takes the partition out of service, and is logged there.
-    if waited >= log.config().flush_ms {
+    if synced < log_end && waited >= log.config().flush_ms {
         log.syncing.note_time(now);
         let _ = log.sync();
     }
@@ -416,9 +419,14 @@ fn least_loaded(load: &mut [usize]) -> usize {
 }
 
 impl PartitionLog {
-    /// Everything below is durable.
-    pub fn recovery_point(&self) -> Offset {
+    /// All batches below are durable.
+    pub fn synced(&self) -> Offset {
         self.syncing.synced()
+    }
+
+    /// Where checking begins after a crash: at or below what is durable.
+    pub fn recovery_point(&self) -> Offset {
+        self.syncing.recovery_point()
     }
 
     /// Where the first segment begins: at or below the log's start.
@@ -427,7 +435,7 @@ impl PartitionLog {
     }
 
     fn has_rolled(&self) -> bool {
-        self.segments.load().last().is_some_and(|active| active.base() > self.recovery_point())
+        self.segments.load().last().is_some_and(|active| active.base() > self.syncing.tidy())
     }
 
     /// Closes what wasn't used since the last call and has nothing left to write.
@@ -435,7 +443,7 @@ impl PartitionLog {
         let writer = self.writer.lock();
         let segments = self.segments.load();
         let closed = if writer.dirty { segments.len().saturating_sub(1) } else { segments.len() };
-        let durable = segments.iter().zip(segments.iter().skip(1)).filter(|(_, next)| next.base() <= self.recovery_point()).count();
+        let durable = segments.iter().filter(|segment| segment.base() < self.syncing.tidy()).count();
         let idle = if writer.dirty { closed.min(durable) } else { closed };
         segments.iter().take(idle).for_each(|segment| segment.rest());
     }

@@ -27,6 +27,8 @@ mod segment;
 mod sync;
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod tests;
 
 pub use error::{AppendError, LogError, ReadError, RecordError};

@@ -129,8 +129,11 @@ pub(super) struct Parts {
     pub marks: Watermarks,
     pub epochs: Epochs,
     pub producers: ProducerStates,
-    pub recovery_point: Offset,
-    /// The newest snapshot's offset.
+    /// All batches below are durable.
+    pub synced: Offset,
+    /// The base of the segment from which on indexes and snapshots may not be durable.
+    pub tidy: Offset,
+    /// The newest snapshot that was found whole, and up to which indexes could be trusted.
     pub rested: Option<Offset>,
     pub now: Millis,
     pub dirty: bool,
@@ -144,6 +147,8 @@ impl PartitionLog {
         let active = parts.segments.last().cloned().ok_or(io::ErrorKind::InvalidInput)?;
         let (last_entry, entries) =
             active.with_index(|i| (i.offsets.last().map_or(0, |e| e.position.into()), (i.offsets.len(), i.times.len())))?;
+        // From here on each append keeps it.
+        active.largest()?;
         let end = Spot { segment: active.base(), position: active.size() };
         let jitter_ms = roll_jitter_ms(&parts.topic, active.base(), &parts.config);
         let created = parts.now;
@@ -168,7 +173,7 @@ impl PartitionLog {
             writer: Mutex::new(writer),
             epochs: RwLock::new(parts.epochs),
             epochs_dirty: AtomicBool::new(parts.dirty),
-            syncing: Syncing::new(parts.recovery_point, parts.rested, parts.now, parts.dir_dirty),
+            syncing: Syncing::new(parts.synced, parts.tidy, parts.rested, parts.now, parts.dir_dirty),
             failed: OnceLock::new(),
             deleted: AtomicBool::new(false),
             watch: Watch::default(),
@@ -323,7 +328,9 @@ impl PartitionLog {
     fn roll(&self, writer: &mut Writer, base: Offset, now: Millis, config: &TopicConfig) -> io::Result<()> {
         writer.active.note_end()?;
         writer.active.flush_index()?;
-        self.write_snapshot(writer, base)?;
+        if !self.syncing.has_rested_at(base) {
+            self.write_snapshot(writer, base)?;
+        }
         let segment = Arc::new(Segment::create(Arc::clone(&self.place), base));
         if config.preallocate {
             segment.file()?.allocate(config.segment_bytes as u64)?;

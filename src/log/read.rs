@@ -10,7 +10,7 @@ use super::{
     model::{self, Watermarks},
     partition::{PartitionLog, Spot},
     scan::{self, Found, Walk},
-    segment::{SCAN_BYTES, Segment},
+    segment::{Segment, scan_buffer},
     txn_index,
     validate::DECOMPRESSED_BYTES_MAX,
 };
@@ -261,7 +261,7 @@ fn find_time(
     at_least: Millis,
 ) -> io::Result<Option<TimedOffset>> {
     let file = segment.file()?;
-    let mut buf = vec![0; SCAN_BYTES];
+    let mut buf = scan_buffer(end.saturating_sub(position));
     let mut walk = Walk::new(&*file, position, end, &mut buf);
     while let Some(batch) = walk.next_batch()? {
         if batch.header.max_timestamp < at_least {

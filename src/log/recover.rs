@@ -15,7 +15,7 @@ use super::{
     partition::{PartitionLog, Parts, marker_of},
     producer_state::ProducerStates,
     scan::{self, Bad, Found, Walk, WalkError},
-    segment::{Indexes, Noted, Place, SCAN_BYTES, Segment, optional, remove_if_there},
+    segment::{Indexes, Noted, Place, Segment, optional, remove_if_there, scan_buffer},
     txn_index::{self, AbortedTxn},
 };
 use crate::{
@@ -54,7 +54,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     }
     let new_metadata = ensure_metadata(&place, &listing, opening)?;
     let mut recovery = Recovery::new(opening, &place, &listing)?;
-    let (log_end, cut) = recovery.find_end(opening)?;
+    let (log_end, checked_from) = recovery.find_end(opening)?;
     let log_end = recovery.settle(opening, log_end)?;
     let first = recovery.segments.first().map_or(log_end, |segment| segment.base());
     let log_start = opening.log_start.unwrap_or(first).max(first).min(log_end);
@@ -64,9 +64,12 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     recovery.producers.on_high_watermark(log_end);
     recovery.producers.expire(opening.now, opening.producer_id_expiration_ms);
     let rested = recovery.remove_stray_snapshots(&listing, log_end);
-    let was_checked = !opening.clean || cut;
+    let was_checked = checked_from.is_some();
     let last_stable = recovery.producers.last_stable_offset(log_end).max(log_start);
-    let recovery_point = if was_checked { opening.recovery_point.unwrap_or(log_start).clamp(log_start, log_end) } else { log_end };
+    // What was checked was written anew, indexes at least, and is not durable.
+    let synced = checked_from.map_or(log_end, |from| from.clamp(log_start, log_end));
+    let tidy =
+        model::segment_of(&recovery.segments, |s| s.base(), synced).and_then(|i| recovery.segments.get(i)).map_or(log_end, |s| s.base());
     Ok(PartitionLog::new(Parts {
         topic: opening.spec.topic.clone(),
         topic_id: opening.spec.topic_id,
@@ -76,8 +79,9 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
         marks: Watermarks { log_start, last_stable, high_watermark: log_end, log_end },
         epochs: recovery.epochs,
         producers: recovery.producers,
-        recovery_point,
-        rested,
+        synced,
+        tidy,
+        rested: rested.filter(|rested| *rested <= synced),
         now: opening.now,
         dirty: was_checked,
         dir_dirty: was_checked || new_metadata,
@@ -121,7 +125,7 @@ fn finish_replacements(place: &Arc<Place>, listing: &[Entry]) -> Result<bool, Lo
 
 /// The offset after the last batch of a whole log file.
 fn end_of_file(file: &dyn DiskFile, base: Offset) -> Result<Offset, LogError> {
-    let mut buf = vec![0; SCAN_BYTES];
+    let mut buf = scan_buffer(file.len()?);
     let mut walk = Walk::new(file, 0, file.len()?, &mut buf);
     let mut end = base;
     while let Some(batch) = walk.next_batch().map_err(io::Error::from)? {
@@ -163,17 +167,17 @@ struct Recovery<'a> {
 struct Trusted {
     indexes: Indexes,
     noted: Noted,
-    /// A batch's start; 0 if nothing is trusted.
+    /// A batch's start.
     position: u64,
-    /// That batch's last offset.
-    offset: Offset,
+    /// The files hold `indexes`.
+    kept: bool,
 }
 
 impl Trusted {
     fn nothing(base: Offset) -> Self {
         let mut indexes = Indexes::empty(base);
         indexes.rewrite();
-        Self { indexes, noted: Noted::default(), position: 0, offset: base }
+        Self { indexes, noted: Noted::default(), position: 0, kept: false }
     }
 }
 
@@ -194,6 +198,7 @@ impl<'a> Recovery<'a> {
             let size = place.disk.open(&place.path(*base, Kind::Log), OpenMode::Read)?.len()?;
             segments.push(Arc::new(Segment::existing(Arc::clone(place), *base, size)));
         }
+        let buf = scan_buffer(segments.iter().map(|segment| segment.size()).max().unwrap_or(0));
         let recovery = Self {
             place,
             segments,
@@ -202,7 +207,7 @@ impl<'a> Recovery<'a> {
             snapshots: of(Kind::Snapshot),
             txn_indexes: of(Kind::TxnIndex),
             index_interval: opening.spec.config.index_interval_bytes as u64,
-            buf: vec![0; SCAN_BYTES],
+            buf,
         };
         if opening.clean {
             let (offsets, times) = (of(Kind::OffsetIndex), of(Kind::TimeIndex));
@@ -215,39 +220,41 @@ impl<'a> Recovery<'a> {
         Ok(recovery)
     }
 
-    /// The log's end, with the producers as they are there; and whether anything was cut or had to be checked.
-    fn find_end(&mut self, opening: &Opening<'_>) -> Result<(Offset, bool), LogError> {
-        let Some(last) = self.segments.last().cloned() else { return Ok((opening.log_start.unwrap_or_default(), false)) };
+    /// The log's end, with the producers as they are there; and from where on it was checked, if it was.
+    fn find_end(&mut self, opening: &Opening<'_>) -> Result<(Offset, Option<Offset>), LogError> {
+        let start = opening.log_start.unwrap_or_default();
+        let Some(last) = self.segments.last().cloned() else { return Ok((start, (!opening.clean).then_some(start))) };
         if let Some(base) = self.broken_txn_index() {
             tracing::warn!(partition = %opening.spec.topic, %base, "rebuilding a broken transaction index");
             let point = if opening.clean { base } else { base.min(opening.recovery_point.unwrap_or(base)) };
-            return Ok((self.check_from(point, opening)?, true));
+            return Ok((self.check_from(point, opening)?, Some(point)));
         }
         if opening.clean {
             match self.end_by_index(&last) {
                 Ok(end) => {
                     self.load_producers_after_clean_stop(end)?;
-                    return Ok((end, false));
+                    return Ok((end, None));
                 }
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     tracing::warn!(partition = %opening.spec.topic, %error, "checking a log that isn't as a clean stop leaves it");
                 }
                 Err(error) => return Err(error.into()),
             }
-            return Ok((self.check_from(last.base(), opening)?, true));
+            return Ok((self.check_from(last.base(), opening)?, Some(last.base())));
         }
         let first = self.segments.first().map_or(Offset(0), |segment| segment.base());
         let point = opening.recovery_point.unwrap_or(first).max(first);
-        Ok((self.check_from(point, opening)?, false))
+        Ok((self.check_from(point, opening)?, Some(point)))
     }
 
     /// The first segment whose transaction index can't be read: without it aborted records would be taken for committed ones.
     fn broken_txn_index(&self) -> Option<Offset> {
-        let broken = |base: &Offset| {
-            let bytes = self.place.disk.read(&self.place.path(*base, Kind::TxnIndex));
-            bytes.is_ok_and(|bytes| txn_index::decode(&bytes, *base).is_err())
-        };
-        self.txn_indexes.iter().copied().find(|base| broken(base))
+        self.txn_indexes.iter().copied().find(|base| self.is_txn_index_broken(*base))
+    }
+
+    fn is_txn_index_broken(&self, base: Offset) -> bool {
+        let bytes = self.txn_indexes.contains(&base).then(|| self.place.disk.read(&self.place.path(base, Kind::TxnIndex)).ok()).flatten();
+        bytes.is_some_and(|bytes| txn_index::decode(&bytes, base).is_err())
     }
 
     /// By the last index entry and the headers after it, which must fill the file.
@@ -300,15 +307,18 @@ impl<'a> Recovery<'a> {
         None
     }
 
-    /// Checks every batch from about `point` on; the log's end.
+    /// Checks every batch from the snapshot before `point` on, or from its segment's start if the snapshot is older; the log's end.
     fn check_from(&mut self, point: Offset, opening: &Opening<'_>) -> Result<Offset, LogError> {
         let first = model::segment_of(&self.segments, |s| s.base(), point).unwrap_or(0);
         let Some(segment) = self.segments.get(first).cloned() else { return Ok(point) };
-        let trusted = trusted_below(&segment, point)?;
-        let snapshot_limit = if trusted.position == 0 { segment.base() } else { point };
         let start = self.segments.first().map_or(Offset(0), |s| s.base());
-        self.producers = self.newest_snapshot(snapshot_limit).unwrap_or_else(|| ProducerStates::starting_at(start));
+        let broken = self.is_txn_index_broken(segment.base());
+        let limit = if broken { segment.base() } else { point };
+        self.producers = self.newest_snapshot(limit).unwrap_or_else(|| ProducerStates::starting_at(start));
         let replay_from = self.producers.end_offset();
+        let trusted = trusted_below(&segment, replay_from)?;
+        // Those above may be torn, and come anew with their segments.
+        self.snapshots.retain(|offset| *offset <= replay_from);
         let replay_first = model::segment_of(&self.segments, |s| s.base(), replay_from).unwrap_or(0);
         for segment in self.segments.iter().take(first).skip(replay_first) {
             replay(segment, replay_from, &mut self.producers, &mut self.buf)?;
@@ -320,6 +330,9 @@ impl<'a> Recovery<'a> {
             if segment.base() > end {
                 tracing::warn!(partition = %opening.spec.topic, from = %end, to = %segment.base(), "no records in this range of offsets");
             }
+            if i > first {
+                self.write_snapshot(segment.base())?;
+            }
             let mut trusted = trusted.take().unwrap_or_else(|| Trusted::nothing(segment.base()));
             let (segment_end, bad) = self.check_segment(&segment, &mut trusted, replay_from, end)?;
             end = segment_end.max(end);
@@ -327,13 +340,26 @@ impl<'a> Recovery<'a> {
             if bad.is_none() && i.saturating_add(1) < self.segments.len() {
                 trusted.noted.finish(&mut trusted.indexes);
             }
+            let kept = trusted.kept;
             segment.set_index(trusted.indexes);
             if let Some((position, what)) = bad {
                 self.cut(i, &segment, position, end, what, opening)?;
             }
             segment.flush_index()?;
+            if i == first && replay_from > segment.base() && !kept {
+                // They were durable once, and the recovery point relies on it.
+                segment.sync_index()?;
+            }
         }
         Ok(end)
+    }
+
+    fn write_snapshot(&mut self, offset: Offset) -> Result<(), LogError> {
+        let file = self.place.disk.open(&self.place.path(offset, Kind::Snapshot), OpenMode::Create)?;
+        file.set_len(0)?;
+        file.write_at(&[io::IoSlice::new(&self.producers.encode_snapshot())], 0)?;
+        self.snapshots.insert(offset);
+        Ok(())
     }
 
     /// Checks one segment's batches; the offset after the last good one, and where and what the first bad one is.
@@ -348,12 +374,6 @@ impl<'a> Recovery<'a> {
             return Ok((segment.base(), None));
         }
         let file = segment.file()?;
-        if trusted.position > 0 {
-            let from = trusted.indexes.offsets.floor(replay_from).map_or(0, |e| e.position.into());
-            replay_range(&*file, from, trusted.position, replay_from, &mut self.producers, &mut self.buf)?;
-            let kept = txn_index::entries_below(&trusted.indexes.aborted, replay_from.max(trusted.offset));
-            trusted.indexes.aborted.truncate(kept);
-        }
         let mut walk = Walk::new(&*file, trusted.position, segment.size(), &mut self.buf);
         let mut end = segment.base().max(if trusted.position == 0 { previous_end } else { segment.base() });
         loop {
@@ -440,7 +460,7 @@ impl<'a> Recovery<'a> {
         let named = listing.iter().filter_map(|e| files::parse(&e.name)).filter(|(_, kind, _)| *kind == Kind::Snapshot);
         for (offset, ..) in named {
             let is_base = self.segments.iter().any(|segment| segment.base() == offset);
-            if offset > log_end || !is_base && Some(&offset) != newest {
+            if !self.snapshots.contains(&offset) || offset > log_end || !is_base && Some(&offset) != newest {
                 let _ = self.place.disk.remove_file(&self.place.path(offset, Kind::Snapshot));
             }
         }
@@ -448,35 +468,42 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// The part of a segment's indexes that was durable below `point`, if the log agrees; else nothing, and the whole segment is checked.
+/// The part of a segment's indexes that a snapshot at `point` says was durable; their files are cut to it. If the log disagrees with the offset
+/// index, or one is missing, all of the segment is checked and they're written anew.
 fn trusted_below(segment: &Arc<Segment>, point: Offset) -> Result<Trusted, LogError> {
-    let nothing = || Trusted::nothing(segment.base());
+    let mut trusted = Trusted::nothing(segment.base());
+    if point <= segment.base() {
+        return Ok(trusted);
+    }
     let place = segment.place();
     let read = |kind| optional(place.disk.read(&place.path(segment.base(), kind)));
-    let aborted = match read(Kind::TxnIndex)?.map(|bytes| txn_index::decode(&bytes, segment.base())) {
-        None => Vec::new(),
-        Some(Ok(aborted)) => aborted,
-        Some(Err(_)) => return Ok(nothing()),
-    };
-    let (Some(offsets), Some(times)) = (read(Kind::OffsetIndex)?, read(Kind::TimeIndex)?) else { return Ok(nothing()) };
-    let mut offsets = OffsetIndex::decode_prefix(segment.base(), &offsets, segment.size());
-    let mut times = TimeIndex::decode_prefix(segment.base(), &times);
+    let aborted_bytes = read(Kind::TxnIndex)?.unwrap_or_default();
+    let mut aborted = txn_index::decode(&aborted_bytes, segment.base()).unwrap_or_default();
+    aborted.truncate(txn_index::entries_below(&aborted, point));
+    trusted.indexes.aborted.clone_from(&aborted);
+    let (Some(offset_bytes), Some(time_bytes)) = (read(Kind::OffsetIndex)?, read(Kind::TimeIndex)?) else { return Ok(trusted) };
+    let mut offsets = OffsetIndex::decode_prefix(segment.base(), &offset_bytes, segment.size());
+    let mut times = TimeIndex::decode_prefix(segment.base(), &time_bytes);
     while offsets.last().is_some_and(|e| e.last_offset >= point) {
         offsets.truncate(offsets.len().saturating_sub(1));
     }
-    let Some(last) = offsets.last() else { return Ok(nothing()) };
-    let file = segment.file()?;
-    let position = u64::from(last.position);
-    let mut buf = [0; HEADER_BYTES];
-    let agrees = Walk::new(&*file, position, segment.size(), &mut buf).next_batch();
-    if !matches!(agrees, Ok(Some(batch)) if batch.header.last_offset() == last.last_offset) {
-        return Ok(nothing());
+    times.truncate_from(point);
+    if let Some(last) = offsets.last() {
+        let file = segment.file()?;
+        let mut buf = [0; HEADER_BYTES];
+        let agrees = Walk::new(&*file, last.position.into(), segment.size(), &mut buf).next_batch();
+        if !matches!(agrees, Ok(Some(batch)) if batch.header.last_offset() == last.last_offset) {
+            return Ok(trusted);
+        }
+        trusted.position = last.position.into();
     }
-    times.truncate_from(last.last_offset.plus(1));
-    let noted = Noted::after(position, times.last());
-    let mut indexes = Indexes::loaded(offsets, times, aborted);
-    indexes.rewrite();
-    Ok(Trusted { indexes, noted, position, offset: last.last_offset })
+    segment.trim(Kind::OffsetIndex, offset_bytes.len(), offsets.bytes().len())?;
+    segment.trim(Kind::TimeIndex, time_bytes.len(), times.bytes().len())?;
+    segment.trim(Kind::TxnIndex, aborted_bytes.len(), aborted.len().saturating_mul(txn_index::ENTRY_BYTES))?;
+    trusted.noted = Noted::after(trusted.position, times.last());
+    trusted.indexes = Indexes::loaded(offsets, times, aborted);
+    trusted.kept = true;
+    Ok(trusted)
 }
 
 /// Applies a segment's batches from `from` on to the producers, by their headers.

@@ -28,7 +28,12 @@ use std::{
 /// What a look-up reads at once: about the distance of two index entries.
 const LOOKUP_BYTES: usize = 4096;
 /// What a scan reads at once.
-pub const SCAN_BYTES: usize = 256 << 10;
+const SCAN_BYTES: usize = 256 << 10;
+
+/// A buffer for scans of files of up to `bytes`.
+pub fn scan_buffer(bytes: u64) -> Vec<u8> {
+    vec![0; usize::try_from(bytes).unwrap_or(SCAN_BYTES).clamp(HEADER_BYTES, SCAN_BYTES)]
+}
 
 /// Where a partition's files are.
 pub struct Place {
@@ -43,6 +48,7 @@ impl Place {
 }
 
 /// The indexes of a segment, as far as they're in memory.
+#[derive(Clone)]
 pub struct Indexes {
     pub offsets: OffsetIndex,
     pub times: TimeIndex,
@@ -65,6 +71,13 @@ impl Indexes {
     /// Makes the next flush write everything anew, whatever the files hold.
     pub fn rewrite(&mut self) {
         self.written = [None; 3];
+    }
+
+    /// The same for the two that come back from the batches alone. A transaction index that's durable is left as it is: losing it to a
+    /// power loss while it's being written would not be noticed.
+    fn rewrite_positions(&mut self) {
+        let [.., aborted] = self.written;
+        self.written = [None, None, aborted];
     }
 }
 
@@ -190,12 +203,10 @@ impl Segment {
         if let (Some(offsets), Some(times)) = (offsets, times) {
             match (OffsetIndex::decode(self.base, &offsets, self.size()), TimeIndex::decode(self.base, &times)) {
                 (Ok(good_offsets), Ok(good_times)) => {
-                    let reserved = good_offsets.bytes().len() != offsets.len() || good_times.bytes().len() != times.len();
-                    let mut indexes = Indexes::loaded(good_offsets, good_times, aborted);
-                    if reserved {
-                        indexes.rewrite();
-                    }
-                    return Ok(indexes);
+                    // Room that Kafka reserved goes, so that entries can be appended.
+                    self.trim(Kind::OffsetIndex, offsets.len(), good_offsets.bytes().len())?;
+                    self.trim(Kind::TimeIndex, times.len(), good_times.bytes().len())?;
+                    return Ok(Indexes::loaded(good_offsets, good_times, aborted));
                 }
                 (Err(broken), _) | (_, Err(broken)) => {
                     let segment = self.place.path(self.base, Kind::Log);
@@ -203,7 +214,16 @@ impl Segment {
                 }
             }
         }
-        self.rebuild_index(aborted)
+        let (offsets, times) = (OffsetIndex::new(self.base), TimeIndex::new(self.base));
+        self.rebuild_index(Indexes::loaded(offsets, times, aborted))
+    }
+
+    /// Cuts an index file of `from` bytes to its first `to` bytes.
+    pub fn trim(&self, kind: Kind, from: usize, to: usize) -> io::Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        self.place.disk.open(&self.place.path(self.base, kind), OpenMode::Write)?.set_len(to as u64)
     }
 
     fn load_aborted(&self) -> io::Result<Vec<AbortedTxn>> {
@@ -212,12 +232,11 @@ impl Segment {
     }
 
     /// The offset and time index from the batches' headers, written to their files.
-    fn rebuild_index(&self, aborted: Vec<AbortedTxn>) -> io::Result<Indexes> {
-        let mut indexes = Indexes::empty(self.base);
-        indexes.aborted = aborted;
-        indexes.rewrite();
+    fn rebuild_index(&self, mut indexes: Indexes) -> io::Result<Indexes> {
+        (indexes.offsets, indexes.times) = (OffsetIndex::new(self.base), TimeIndex::new(self.base));
+        indexes.rewrite_positions();
         let file = self.file()?;
-        let mut buf = vec![0; SCAN_BYTES];
+        let mut buf = scan_buffer(self.size());
         let mut walk = Walk::new(&*file, 0, self.size(), &mut buf);
         let mut noted = Noted::default();
         while let Some(batch) = walk.next_batch()? {
@@ -225,6 +244,7 @@ impl Segment {
         }
         noted.finish(&mut indexes);
         self.write_index(&mut indexes)?;
+        self.sync_index()?;
         Ok(indexes)
     }
 
@@ -235,8 +255,9 @@ impl Segment {
                 let segment = self.place.path(self.base, Kind::Log);
                 tracing::warn!(segment = %segment.display(), %error, "rebuilding an index that doesn't fit its log");
                 let mut index = self.index.write();
-                let aborted = index.as_ref().map(|i| i.aborted.clone()).unwrap_or_default();
-                *index = Some(self.rebuild_index(aborted)?);
+                // It isn't there if it could not be loaded: then it isn't rebuilt by halves.
+                let broken = index.clone().ok_or(error)?;
+                *index = Some(self.rebuild_index(broken)?);
                 drop(index);
                 self.find_once(offset, end)
             }
@@ -367,11 +388,6 @@ impl Segment {
         }
         *self.file.lock() = None;
         *self.index.write() = None;
-    }
-
-    /// Whether the log file is open.
-    pub fn is_open(&self) -> bool {
-        self.file.lock().is_some()
     }
 }
 

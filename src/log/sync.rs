@@ -17,13 +17,16 @@ use std::{
     sync::atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
-/// What is durable, and who is at it.
+/// What is durable, and who is at it. `tidy` and `rested` are at or below `synced`.
 pub(super) struct Syncing {
-    /// Everything below is durable (Kafka's recovery point).
+    /// All batches below are durable.
     synced: AtomicI64,
+    /// A segment's base: of all segments before it indexes and snapshots are durable too.
+    tidy: AtomicI64,
     /// When that last moved or was found at the log's end.
     at: AtomicI64,
-    /// Where the newest snapshot is that was written at rest or found when opening; −1 if none.
+    /// Where the log last rested: all below is durable, indexes included, and a snapshot is there; −1 if it never did. A snapshot that isn't
+    /// torn, at or below the recovery point, thus tells that the indexes can be trusted up to it.
     rested: AtomicI64,
     /// The log's end at the last look for partitions at rest.
     seen_end: AtomicI64,
@@ -43,9 +46,10 @@ enum Through {
 }
 
 impl Syncing {
-    pub fn new(synced: Offset, rested: Option<Offset>, now: Millis, dir_dirty: bool) -> Self {
+    pub fn new(synced: Offset, tidy: Offset, rested: Option<Offset>, now: Millis, dir_dirty: bool) -> Self {
         Self {
             synced: AtomicI64::new(synced.0),
+            tidy: AtomicI64::new(tidy.0),
             at: AtomicI64::new(now.0),
             rested: AtomicI64::new(rested.map_or(-1, |o| o.0)),
             seen_end: AtomicI64::new(-1),
@@ -58,6 +62,21 @@ impl Syncing {
     /// Everything below is durable.
     pub fn synced(&self) -> Offset {
         Offset(self.synced.load(Ordering::Acquire))
+    }
+
+    /// Where checking begins after a crash.
+    pub fn recovery_point(&self) -> Offset {
+        Offset(self.tidy.load(Ordering::Acquire).max(self.rested.load(Ordering::Acquire)))
+    }
+
+    /// Of all segments before the one that begins here everything is durable.
+    pub fn tidy(&self) -> Offset {
+        Offset(self.tidy.load(Ordering::Acquire))
+    }
+
+    /// Whether a snapshot of this offset is there, durable.
+    pub fn has_rested_at(&self, offset: Offset) -> bool {
+        self.rested.load(Ordering::Acquire) == offset.0
     }
 
     pub fn note_dir_change(&self) {
@@ -90,7 +109,7 @@ impl PartitionLog {
         self.sync_until(self.watermarks().log_end, Through::End)
     }
 
-    /// Makes the segments durable that are no longer written to.
+    /// Makes the segments durable that are no longer written to, with their indexes and snapshots.
     pub(super) fn sync_closed(&self) -> Result<(), AppendError> {
         let active = self.segments.load().last().map_or(Offset(0), |segment| segment.base());
         self.sync_until(active, Through::Closed)
@@ -98,7 +117,8 @@ impl PartitionLog {
 
     fn sync_until(&self, offset: Offset, through: Through) -> Result<(), AppendError> {
         loop {
-            if self.syncing.synced() >= offset {
+            let done = if through == Through::End { self.syncing.synced() } else { self.syncing.tidy() };
+            if done >= offset {
                 return Ok(());
             }
             self.check_writable()?;
@@ -120,12 +140,11 @@ impl PartitionLog {
     }
 
     fn sync_once(&self, through: Through) -> io::Result<()> {
-        let synced = self.syncing.synced();
         // The end first, then the segments: every batch below the end is in one of them.
         let end = self.watermarks().log_end;
         let segments = self.segments.load_full();
         let active = segments.last().map_or(Offset(0), |segment| segment.base());
-        let first = super::model::segment_of(&segments, |s| s.base(), synced).unwrap_or(0);
+        let first = super::model::segment_of(&segments, |s| s.base(), self.syncing.tidy()).unwrap_or(0);
         self.sync_epochs()?;
         for (segment, next) in segments.iter().zip(segments.iter().skip(1)).skip(first) {
             segment.sync()?;
@@ -141,6 +160,7 @@ impl PartitionLog {
         self.sync_dir()?;
         let target = if through == Through::End { end } else { end.min(active) };
         self.syncing.synced.fetch_max(target.0, Ordering::AcqRel);
+        self.syncing.tidy.fetch_max(active.0, Ordering::AcqRel);
         Ok(())
     }
 
@@ -194,36 +214,38 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Brings the recovery point to the log's end with all that lets a start begin there. Appends wait.
+    /// Brings the recovery point to the log's end. The snapshot comes last: where it is whole, everything below it is durable. Appends wait.
     fn rest_at_end(&self, writer: &Writer) -> Result<(), AppendError> {
         let end = self.watermarks().log_end;
         if end == Offset(0) && writer.active.size() == 0 {
             // Nothing was ever appended: its epoch comes back with the metadata.
             return Ok(());
         }
+        self.sync_to(end)?;
+        self.sync_closed()?;
         let write = || {
-            let active = &writer.active;
-            active.note_end()?;
-            active.flush_index()?;
-            self.write_snapshot(writer, end)?;
-            self.syncing.note_dir_change();
+            writer.active.note_end()?;
+            writer.active.flush_index()?;
+            writer.active.sync_index()?;
             self.sync_epochs()?;
-            self.sync_snapshot(end)?;
-            active.sync_index()
+            if !self.syncing.has_rested_at(end) {
+                self.write_snapshot(writer, end)?;
+                self.sync_snapshot(end)?;
+            }
+            self.syncing.note_dir_change();
+            self.sync_dir()
         };
         write().map_err(|e| {
             self.fail(&e);
             AppendError::Io(e)
         })?;
-        self.sync_to(end)?;
-        self.sync_dir().map_err(AppendError::Io)?;
         self.remove_old_snapshot(end);
         Ok(())
     }
 
     /// The one written at the last rest is of no use any more, unless a segment begins there.
     fn remove_old_snapshot(&self, end: Offset) {
-        let old = self.syncing.rested.swap(end.0, Ordering::Relaxed);
+        let old = self.syncing.rested.swap(end.0, Ordering::AcqRel);
         let is_base = self.segments.load().iter().any(|segment| segment.base().0 == old);
         if old >= 0 && old != end.0 && !is_base {
             let _ = self.place.disk.remove_file(&self.place.path(Offset(old), Kind::Snapshot));

@@ -4,6 +4,8 @@
 
 mod atomic;
 mod real;
+#[cfg(test)]
+pub mod sim;
 
 pub use atomic::write_atomically;
 pub use real::RealDisk;
