@@ -2,7 +2,7 @@
 //!
 //! Knows no key by name (they stand in [`super::keys`] and [`super::topic_keys`]) and reads no file.
 
-use std::fmt::Write;
+use std::{collections::HashSet, fmt::Write};
 
 /// A key's type (`org.apache.kafka.common.config.ConfigDef.Type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +51,8 @@ pub enum Valid {
     BetweenOrMinusOne(i64, i64),
     /// One of these words, or a list of them.
     OneOf(&'static [&'static str]),
+    /// `*`, or a list of `PARTITION:BROKER`.
+    Replicas,
 }
 
 impl Valid {
@@ -62,6 +64,7 @@ impl Valid {
             Self::Between(min, max) => format!("[{min},...,{max}]"),
             Self::BetweenOrMinusOne(min, max) => format!("[{min},...,{max}] or -1"),
             Self::OneOf(words) => format!("[{}]", words.join(", ")),
+            Self::Replicas => "* or [partitionId]:[brokerId],...".to_owned(),
         }
     }
 }
@@ -98,13 +101,13 @@ pub struct Key {
     pub doc: &'static str,
 }
 
-/// A value that a key refuses; the text is Kafka's.
+/// A value that a key refuses; the texts are Kafka's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("Invalid value {value} for configuration {key}: {why}")]
-pub struct InvalidValue {
-    pub key: String,
-    pub value: String,
-    pub why: String,
+pub enum InvalidValue {
+    #[error("Invalid value {value} for configuration {key}: {why}")]
+    Value { key: String, value: String, why: String },
+    #[error("Configuration '{0}' values must not be empty.")]
+    EmptyItem(&'static str),
 }
 
 /// A value in its type.
@@ -153,61 +156,85 @@ impl Key {
         self
     }
 
-    /// Reads a value's text by the key's type and range.
+    /// Reads a value's text by the key's type and range. Of items that stand in a list twice the first counts.
     pub fn check(&self, text: &str) -> Result<Value, InvalidValue> {
-        let value = self.parse(text.trim()).map_err(|why| self.invalid(text.trim(), why))?;
-        self.in_range(&value).map_err(|why| self.invalid(&value.text(), why))?;
+        let value = self.parse(text.trim())?;
+        match &value {
+            Value::Integer(n) => self.check_number(&value, *n as f64)?,
+            Value::Double(d) => self.check_number(&value, *d)?,
+            Value::String(word) => self.check_word(word)?,
+            Value::List(items) if self.valid == Valid::Replicas => self.check_replicas(items)?,
+            Value::List(items) => items.iter().try_for_each(|item| self.check_word(item))?,
+            Value::Boolean(_) => {}
+        }
         Ok(value)
     }
 
-    /// The error for a value that only a check across keys refuses.
-    pub fn invalid(&self, value: &str, why: impl Into<String>) -> InvalidValue {
+    fn invalid(&self, value: &str, why: impl Into<String>) -> InvalidValue {
         // A peer's value may be long; the message only has to show which it was.
         let mut shown: String = value.chars().take(256).collect();
         if shown.len() < value.len() {
             shown.push('…');
         }
-        InvalidValue { key: self.name.to_owned(), value: shown, why: why.into() }
+        InvalidValue::Value { key: self.name.to_owned(), value: shown, why: why.into() }
     }
 
-    fn parse(&self, text: &str) -> Result<Value, String> {
-        let not_a_number = || format!("Not a number of type {}", self.kind.name());
+    fn parse(&self, text: &str) -> Result<Value, InvalidValue> {
+        let not_a_number = || self.invalid(text, format!("Not a number of type {}", self.kind.name()));
         match self.kind {
             Kind::Boolean if text.eq_ignore_ascii_case("true") => Ok(Value::Boolean(true)),
             Kind::Boolean if text.eq_ignore_ascii_case("false") => Ok(Value::Boolean(false)),
-            Kind::Boolean => Err("Expected value to be either true or false".to_owned()),
+            Kind::Boolean => Err(self.invalid(text, "Expected value to be either true or false")),
             Kind::String => Ok(Value::String(text.to_owned())),
             Kind::Int => text.parse::<i32>().map(|n| Value::Integer(n.into())).map_err(|_| not_a_number()),
             Kind::Long => text.parse().map(Value::Integer).map_err(|_| not_a_number()),
             Kind::Double => text.parse().ok().filter(|d: &f64| d.is_finite()).map(Value::Double).ok_or_else(not_a_number),
             Kind::List if text.is_empty() => Ok(Value::List(Vec::new())),
-            Kind::List => Ok(Value::List(text.split(',').map(|item| item.trim().to_owned()).collect())),
+            Kind::List => {
+                let mut seen = HashSet::new();
+                let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| seen.insert(*item)).collect();
+                if items.contains(&"") {
+                    return Err(InvalidValue::EmptyItem(self.name));
+                }
+                Ok(Value::List(items.into_iter().map(str::to_owned).collect()))
+            }
         }
     }
 
-    fn in_range(&self, value: &Value) -> Result<(), String> {
-        let number = match value {
-            Value::Integer(n) => Some(*n as f64),
-            Value::Double(d) => Some(*d),
-            _ => None,
-        };
-        match (self.valid, number) {
-            (Valid::AtLeast(min), Some(n)) if n < min as f64 => Err(format!("Value must be at least {min}")),
-            (Valid::Between(min, _), Some(n)) if n < min as f64 => Err(format!("Value must be at least {min}")),
-            (Valid::Between(_, max), Some(n)) if n > max as f64 => Err(format!("Value must be no more than {max}")),
-            (Valid::BetweenOrMinusOne(min, max), Some(n)) if n != -1.0 && (n < min as f64 || n > max as f64) => {
-                Err(format!("Value must be between {min} and {max} or equal to -1"))
-            }
-            (Valid::OneOf(words), None) => {
-                let known = |word: &str| words.contains(&word);
-                let fine = match value {
-                    Value::List(items) => items.iter().all(|item| known(item)),
-                    other => known(&other.text()),
-                };
-                if fine { Ok(()) } else { Err(format!("String must be one of: {}", words.join(", "))) }
+    fn check_number(&self, value: &Value, n: f64) -> Result<(), InvalidValue> {
+        let refuse = |why: String| Err(self.invalid(&value.text(), why));
+        match self.valid {
+            Valid::AtLeast(min) | Valid::Between(min, _) if n < min as f64 => refuse(format!("Value must be at least {min}")),
+            Valid::Between(_, max) if n > max as f64 => refuse(format!("Value must be no more than {max}")),
+            Valid::BetweenOrMinusOne(min, max) if n != -1.0 && (n < min as f64 || n > max as f64) => {
+                refuse(format!("Value must be between {min} and {max} or equal to -1"))
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_word(&self, word: &str) -> Result<(), InvalidValue> {
+        match self.valid {
+            Valid::OneOf(words) if !words.contains(&word) => {
+                Err(self.invalid(word, format!("String must be one of: {}", words.join(", "))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// `ThrottledReplicaListValidator`.
+    fn check_replicas(&self, items: &[String]) -> Result<(), InvalidValue> {
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let pair = |item: &String| item.split_once(':').is_some_and(|(partition, broker)| digits(partition) && digits(broker));
+        if items.iter().all(pair) || matches!(items, [all] if all == "*") {
+            return Ok(());
+        }
+        let why = format!(
+            "{} must be the literal '*' or a list of replicas in the following format: \
+             [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+            self.name
+        );
+        Err(self.invalid(&format!("[{}]", items.join(", ")), why))
     }
 }
 
@@ -250,14 +277,21 @@ mod tests {
         assert_eq!(why(RATIO, "NaN"), "Invalid value NaN for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE");
         assert_eq!(
             why(POLICY, "delete, Compact"),
-            "Invalid value delete,Compact for configuration cleanup.policy: String must be one of: compact, delete"
+            "Invalid value Compact for configuration cleanup.policy: String must be one of: compact, delete"
         );
+        assert_eq!(why(POLICY, "delete,"), "Configuration 'cleanup.policy' values must not be empty.");
+        let replicas = Key::new("r", Kind::List, Some(""), Valid::Replicas, Importance::Medium, "");
+        let refused = "Invalid value [0:1, x] for configuration r: r must be the literal '*' or a list of replicas in the following \
+                       format: [partitionId]:[brokerId],[partitionId]:[brokerId],...";
+        assert_eq!(why(replicas, "0:1,x"), refused);
+        assert!(["", "*", "0:1", "0:1,12:3"].iter().all(|text| replicas.check(text).is_ok()));
         assert_eq!(why(PREALLOCATE, "yes"), "Invalid value yes for configuration preallocate: Expected value to be either true or false");
     }
 
     #[test]
     fn values_are_trimmed_and_printed_in_one_form() {
-        assert_eq!(POLICY.check(" compact , delete ").unwrap().text(), "compact,delete");
+        assert_eq!(POLICY.check(" compact , delete,compact ").unwrap().text(), "compact,delete");
+        assert_eq!(POLICY.check("").unwrap().text(), "");
         assert_eq!(PREALLOCATE.check(" TRUE ").unwrap(), Value::Boolean(true));
         assert_eq!(SEGMENT_MS.check(" 0042 ").unwrap().text(), "42");
         assert_eq!(RATIO.check("1").unwrap().text(), "1.0");

@@ -254,7 +254,7 @@ mod tests {
         let config = load(&["log.dir=/a", "log.dirs= /b , /c", "metadata.log.dir=/m"]).unwrap();
         assert_eq!(config.log_dirs, [PathBuf::from("/b"), PathBuf::from("/c")]);
         assert_eq!(config.metadata_log_dir, PathBuf::from("/m"));
-        assert!(load(&["log.dirs=,"]).unwrap_err().contains("At least one log directory"));
+        assert!(load(&["log.dirs="]).unwrap_err().contains("At least one log directory"));
     }
 
     #[test]

@@ -6,10 +6,10 @@
 use super::{
     CompressionType, TopicConfig,
     key::{
-        Importance::{Low, Medium},
+        Importance::Medium,
         InvalidValue, Key,
         Kind::{Boolean, Double, Int, List, Long, String as Text},
-        Valid::{Any, AtLeast, Between, BetweenOrMinusOne, OneOf},
+        Valid::{Any, AtLeast, Between, BetweenOrMinusOne, OneOf, Replicas},
         Value, markdown_table,
     },
     keys::{CLEANUP_POLICIES, COMPRESSION_TYPES, NEVER, TIMESTAMP_TYPES},
@@ -97,6 +97,17 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
     ),
     same(
         Key::new(
+            "errors.deadletterqueue.group.enable",
+            Boolean,
+            Some("false"),
+            Any,
+            Medium,
+            "For share groups, which there are none of yet. Without effect.",
+        ),
+        &[],
+    ),
+    same(
+        Key::new(
             "file.delete.delay.ms",
             Long,
             Some("60000"),
@@ -126,7 +137,7 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             "follower.replication.throttled.replicas",
             List,
             Some(""),
-            Any,
+            Replicas,
             Medium,
             "Followers whose replication is held back. Kept, but without effect with one broker.",
         ),
@@ -148,7 +159,7 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             "leader.replication.throttled.replicas",
             List,
             Some(""),
-            Any,
+            Replicas,
             Medium,
             "Leaders whose replication is held back. Kept, but without effect with one broker.",
         ),
@@ -190,17 +201,6 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             "The largest record batch that the topic takes, as it is stored.",
         ),
         from!("message.max.bytes"),
-    ),
-    same(
-        Key::new(
-            "message.downconversion.enable",
-            Boolean,
-            Some("true"),
-            Any,
-            Low,
-            "Was for clients of formats that Kafka 4 no longer serves. Without effect.",
-        ),
-        &[],
     ),
     same(
         Key::new(
@@ -274,6 +274,28 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
     ),
     same(
         Key::new(
+            "remote.copy.lag.bytes",
+            Long,
+            Some("-1"),
+            AtLeast(-1),
+            Medium,
+            "For tiered storage, which there is none of yet. Without effect.",
+        ),
+        &[],
+    ),
+    same(
+        Key::new(
+            "remote.copy.lag.ms",
+            Long,
+            Some("0"),
+            AtLeast(-1),
+            Medium,
+            "For tiered storage, which there is none of yet. Without effect.",
+        ),
+        &[],
+    ),
+    same(
+        Key::new(
             "remote.log.copy.disable",
             Boolean,
             Some("false"),
@@ -325,7 +347,7 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             "segment.bytes",
             Int,
             Some("1073741824"),
-            AtLeast(14),
+            AtLeast(1 << 20),
             Medium,
             "A segment file that would grow over this is closed for a new one.",
         ),
