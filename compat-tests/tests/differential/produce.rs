@@ -249,3 +249,24 @@ fn timestamps() {
         Ok(())
     });
 }
+
+/// A topic's own compression: the broker compresses again. The bytes depend on the compressor; the header doesn't.
+#[test]
+fn recompression() {
+    compare(|side| {
+        for codec in ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] {
+            let topic = made(side, &format!("prod-to-{codec}"), &[("compression.type", codec)])?;
+            for version in [3, 13] {
+                let values: Vec<&[u8]> = vec![b"again and again and again"; 20];
+                let batch = Batch::of_values(THEN, &values).with(|header| (header.base_offset, header.partition_leader_epoch) = (5, 6));
+                side.step(codec, version, &produce(version, &topic, 0, batch.encode()))?;
+            }
+            let answer = side.ask(12, &fetch(12, vec![fetch_topic(12, &topic, vec![from(0, 0)])]))?;
+            let records = answer.responses.into_iter().flat_map(|topic| topic.partitions).filter_map(|partition| partition.records);
+            for batch in records.map(compat_tests::batch::read).collect::<Result<Vec<_>>>()?.into_iter().flatten() {
+                side.note(format!("stored for {codec}"), format!("{:?}", batch.header));
+            }
+        }
+        Ok(())
+    });
+}
