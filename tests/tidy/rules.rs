@@ -120,11 +120,13 @@ fn has_path(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':'))
 }
 
-/// `error_code: 35`, `error_code = 35`, `error_code == 35`, `with_error_code(35)` and the like.
+/// `error_code: 35`, `error_code = 35`, `error_code == 35`, `with_error_code(35)` and the like. `!= 0` is fine: it asks for any error.
 fn numbers_an_error(code: &str) -> bool {
     let number = |rest: &str| {
+        let compared = rest.trim_start_matches([' ', ')']).starts_with("!= ");
         let rest = rest.trim_start_matches(['=', '!', ':', '(', ')', ' ']).trim_start_matches('-');
-        rest.starts_with(|c: char| c.is_ascii_digit())
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        !digits.is_empty() && !(digits == "0" && compared)
     };
     let after = |word: &str| code.match_indices(word).any(|(at, _)| number(&code[at + word.len()..]));
     after("error_code") || after("error.code()") || after("ErrorCode::from")
