@@ -86,12 +86,25 @@ fn metrics_and_error_codes_have_one_place() {
 }
 
 #[test]
+fn config_keys_have_one_place() {
+    let with = |net: &str| {
+        let keys = ("src/config/keys.rs", "pub const A: &str = \"log.dirs\";\n");
+        found("mod config;\nmod net;\n", &[("src/config/mod.rs", "mod keys;\n"), keys, ("src/net.rs", net)])
+    };
+    one(with("const A: &str = \"log.dirs\";\n"), "src/net.rs:2: \"log.dirs\": keys are spelled");
+    clean(with("const A: &str = \"log.dirs is a key\"; // \"log.dirs\"\n"));
+    clean(with("#[cfg(test)]\nmod tests {\n    const A: &str = \"log.dirs\";\n}\n"));
+}
+
+#[test]
 fn every_file_is_reached() {
     one(found("mod types;\n", &[("src/types.rs", ""), ("src/old.rs", "")]), "src/old.rs:1: no `mod` reaches");
     clean(found(
         "pub mod types;\n",
         &[("src/types/mod.rs", "pub(crate) mod a;\n"), ("src/types/a.rs", "mod b;\n"), ("src/types/a/b.rs", "")],
     ));
+    let elsewhere = "#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;\n";
+    clean(found("mod types;\n", &[("src/types.rs", elsewhere), ("src/a_tests.rs", "use crate::net::A;\n")]));
     one(found("// mod types;\n", &[("src/types.rs", "")]), "src/types.rs:1: no `mod` reaches");
     clean(found("", &[("tests/a.rs", "mod b;\n"), ("tests/b.rs", ""), ("tests/c/main.rs", "mod d;\n"), ("tests/c/d.rs", "")]));
     one(found("", &[("compat-tests/src/lib.rs", ""), ("compat-tests/src/a.rs", "")]), "compat-tests/src/a.rs:1: no `mod`");

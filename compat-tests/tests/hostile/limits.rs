@@ -92,15 +92,15 @@ fn half_frames_hold_little_memory() {
 /// A frame's length alone takes no memory from others: with a budget for requests, these claim many times as much.
 #[test]
 fn claimed_lengths_do_not_starve_others() {
-    let mut victim = Victim::start_with(&[("queued.max.request.bytes", "67108864")]);
-    let claim = [&(100i32 << 20).to_be_bytes()[..], &produce(TOPIC, None)[4..]].concat();
+    let mut victim = Victim::start_with(&[("socket.request.max.bytes", "33554432"), ("queued.max.request.bytes", "67108864")]);
+    let claim = [&(30i32 << 20).to_be_bytes()[..], &produce(TOPIC, None)[4..]].concat();
     let mut claiming: Vec<Socket> = (0..40).map(|_| victim.connect()).collect();
     for socket in &mut claiming {
         socket.send(&claim).expect("claim a large frame");
     }
-    victim.serves_others("40 claims of 100 MiB");
+    victim.serves_others("40 claims of 30 MiB");
     fill(&victim, 3);
-    victim.grown_at_most(64, "40 claims of 100 MiB");
+    victim.grown_at_most(64, "40 claims of 30 MiB");
     drop(claiming);
     victim.ends_well();
 }
