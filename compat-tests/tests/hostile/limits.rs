@@ -61,7 +61,7 @@ fn clients_that_never_read_hold_no_memory() {
         stuff(socket, if nth % 2 == 0 { &fetch } else { &metadata }, if nth % 2 == 0 { 50 } else { 20_000 });
     }
     victim.serves_others("100 clients that never read");
-    victim.grown_at_most(160, "100 clients that never read");
+    victim.grown_at_most(160, "100 clients that never read").expect("bounded memory");
     drop(deaf);
     victim.serves_others("they went");
     victim.ends_well();
@@ -79,7 +79,7 @@ fn half_frames_hold_little_memory() {
     }
     victim.serves_others("300 half frames");
     fill(&victim, 2);
-    victim.grown_at_most(96, "300 half frames");
+    victim.grown_at_most(96, "300 half frames").expect("bounded memory");
     // They go on after all, and are served.
     for (nth, socket) in slow.iter_mut().enumerate().step_by(50) {
         let sent = [2, 10, 5_000, 100_000][nth % 4];
@@ -100,7 +100,7 @@ fn claimed_lengths_do_not_starve_others() {
     }
     victim.serves_others("40 claims of 30 MiB");
     fill(&victim, 3);
-    victim.grown_at_most(64, "40 claims of 30 MiB");
+    victim.grown_at_most(64, "40 claims of 30 MiB").expect("bounded memory");
     drop(claiming);
     victim.ends_well();
 }
