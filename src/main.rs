@@ -1,4 +1,5 @@
 //! The binary: parses the command line and runs it. The only place where the process ends.
+#![forbid(unsafe_code)]
 
 use clap::Parser;
 use std::process::ExitCode;

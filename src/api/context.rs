@@ -123,6 +123,7 @@ impl Service for ContextService {
         let Answered { api, error, times, request_bytes, response_bytes } = *answered;
         self.0.events.received(request_bytes);
         self.0.events.sent(response_bytes);
+        self.0.events.request_bytes(api, request_bytes, response_bytes);
         self.0.events.request_done(api, error, times);
     }
 

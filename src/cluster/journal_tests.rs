@@ -1,3 +1,5 @@
+//! The metadata journal: what it reads back, what it cuts off and what it refuses.
+
 use super::{
     super::{disk::MemoryDisk, record::tests::any_record},
     *,

@@ -14,7 +14,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("log::io", &["types"]),
     ("log::error", &["types"]),
     ("log::epochs", &["types", "log::error"]),
-    ("log::model", &["types", "record", "config::topic", "config::TopicConfig", "log::error"]),
+    ("log::index", &["types"]),
+    ("log::model", &["types", "record", "config::topic", "config::TopicConfig", "log::error", "log::index"]),
     ("log::validate", &["types", "record", "config::topic", "config::TopicConfig", "config::CompressionType", "log::error"]),
     ("log::producer_state", &["types", "record", "log::error", "log::validate"]),
     ("log::txn_index", &["types", "log::producer_state"]),
@@ -37,8 +38,18 @@ const REEXPORTS: &[(&str, &str)] = &[
 ];
 
 /// Modules that decide and do nothing: what they may not even name.
-const PURE: &[&str] =
-    &["types", "record", "config::topic", "codec", "log::epochs", "log::model", "log::producer_state", "log::txn_index", "log::validate"];
+const PURE: &[&str] = &[
+    "types",
+    "record",
+    "config::topic",
+    "codec",
+    "log::epochs",
+    "log::index",
+    "log::model",
+    "log::producer_state",
+    "log::txn_index",
+    "log::validate",
+];
 const EFFECTS: &[&str] = &["std::fs", "std::net", "std::thread", "tokio::", "rustix::", "Instant::now", "SystemTime::now"];
 
 pub fn check(file: &File, offences: &mut Vec<Offence>) {

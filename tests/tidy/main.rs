@@ -27,8 +27,10 @@ impl fmt::Display for Offence {
 /// Every offence of a tree, in order of files and lines.
 pub fn offences(tree: &tree::Tree) -> Vec<Offence> {
     let mut offences = tree.unreachable();
+    let keys = rules::config_keys(tree);
     for file in &tree.files {
         rules::check(file, &mut offences);
+        rules::config_keys_elsewhere(file, &keys, &mut offences);
         layers::check(file, &mut offences);
     }
     offences.sort();

@@ -1,6 +1,10 @@
 //! The rules that look at one file at a time: sizes, words, and things that have one place.
 
-use crate::{Offence, tree::File};
+use crate::{
+    Offence,
+    tree::{File, Tree},
+};
+use std::collections::BTreeSet;
 
 /// Lines of a file without its tests.
 const FILE_LINES_MAX: usize = 600;
@@ -115,16 +119,49 @@ fn one_place(file: &File, offend: Offend<'_>) {
     }
 }
 
+/// The modules of the two tables of configuration keys.
+const KEY_TABLES: &[&str] = &["config::keys", "config::topic_keys"];
+/// Modules outside of `config` that may spell a key, and why.
+const KEY_SPELLERS: &[(&str, &str)] = &[
+    ("cluster::meta", "meta.properties has keys of the same names"),
+    ("cluster::adopt", "gives Kafka's internal topics the overrides that they have there"),
+];
+
+/// The keys of the tables: dotted names that stand there as strings.
+pub fn config_keys(tree: &Tree) -> BTreeSet<String> {
+    let dotted = |s: &&String| s.contains('.') && s.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase()));
+    let tables = tree.files.iter().filter(|file| KEY_TABLES.iter().any(|table| file.module.as_deref() == Some(table)));
+    tables.flat_map(|file| file.scan.strings.iter().map(|(_, string)| string).filter(dotted).cloned()).collect()
+}
+
+/// Code asks the typed configuration; only the tables know how a key is spelled.
+pub fn config_keys_elsewhere(file: &File, keys: &BTreeSet<String>, offences: &mut Vec<Offence>) {
+    let module = file.module.as_deref().unwrap_or("");
+    let speller = module == "config" || module.starts_with("config::") || KEY_SPELLERS.iter().any(|(speller, _)| *speller == module);
+    if !file.path.starts_with("src/") || file.test || speller {
+        return;
+    }
+    for (line, string) in file.scan.strings.iter().filter(|(line, string)| keys.contains(string) && !file.scan.is_test_line(*line)) {
+        offences.push(Offence {
+            path: file.path.clone(),
+            line: *line,
+            what: format!("\"{string}\": keys are spelled in config's tables only"),
+        });
+    }
+}
+
 /// Whether `word` stands in the line and doesn't continue another word or path.
 fn has_path(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':'))
 }
 
-/// `error_code: 35`, `error_code = 35`, `error_code == 35`, `with_error_code(35)` and the like.
+/// `error_code: 35`, `error_code = 35`, `error_code == 35`, `with_error_code(35)` and the like. `!= 0` is fine: it asks for any error.
 fn numbers_an_error(code: &str) -> bool {
     let number = |rest: &str| {
+        let compared = rest.trim_start_matches([' ', ')']).starts_with("!= ");
         let rest = rest.trim_start_matches(['=', '!', ':', '(', ')', ' ']).trim_start_matches('-');
-        rest.starts_with(|c: char| c.is_ascii_digit())
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        !digits.is_empty() && !(digits == "0" && compared)
     };
     let after = |word: &str| code.match_indices(word).any(|(at, _)| number(&code[at + word.len()..]));
     after("error_code") || after("error.code()") || after("ErrorCode::from")

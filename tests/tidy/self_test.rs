@@ -82,7 +82,18 @@ fn metrics_and_error_codes_have_one_place() {
     {
         one(net(&format!("fn a() {{\n    {bad}\n}}\n")), "src/net.rs:3: an error code by its number");
     }
-    clean(net("fn a() {\n    r.error_code = ErrorCode::None.code();\n}\n"));
+    clean(net("fn a() {\n    r.error_code = ErrorCode::None.code();\n    if r.error_code != 0 {}\n}\n"));
+}
+
+#[test]
+fn config_keys_have_one_place() {
+    let with = |net: &str| {
+        let keys = ("src/config/keys.rs", "pub const A: &str = \"log.dirs\";\n");
+        found("mod config;\nmod net;\n", &[("src/config/mod.rs", "mod keys;\n"), keys, ("src/net.rs", net)])
+    };
+    one(with("const A: &str = \"log.dirs\";\n"), "src/net.rs:2: \"log.dirs\": keys are spelled");
+    clean(with("const A: &str = \"log.dirs is a key\"; // \"log.dirs\"\n"));
+    clean(with("#[cfg(test)]\nmod tests {\n    const A: &str = \"log.dirs\";\n}\n"));
 }
 
 #[test]
@@ -92,6 +103,8 @@ fn every_file_is_reached() {
         "pub mod types;\n",
         &[("src/types/mod.rs", "pub(crate) mod a;\n"), ("src/types/a.rs", "mod b;\n"), ("src/types/a/b.rs", "")],
     ));
+    let elsewhere = "#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;\n";
+    clean(found("mod types;\n", &[("src/types.rs", elsewhere), ("src/a_tests.rs", "use crate::net::A;\n")]));
     one(found("// mod types;\n", &[("src/types.rs", "")]), "src/types.rs:1: no `mod` reaches");
     clean(found("", &[("tests/a.rs", "mod b;\n"), ("tests/b.rs", ""), ("tests/c/main.rs", "mod d;\n"), ("tests/c/d.rs", "")]));
     one(found("", &[("compat-tests/src/lib.rs", ""), ("compat-tests/src/a.rs", "")]), "compat-tests/src/a.rs:1: no `mod`");

@@ -1,11 +1,7 @@
 //! The tree of sources: which files there are, which module each is, and which of them no `mod` reaches.
 
 use crate::{Offence, scan::Scan};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// A source file in its place.
 pub struct File {
@@ -90,22 +86,42 @@ fn reach(scans: &BTreeMap<String, Scan>, path: String, module: Option<String>, t
     }
     let (dir, file) = path.rsplit_once('/').unwrap_or(("", &path));
     let children = if is_root(&path) || file == "mod.rs" { dir.to_owned() } else { path.trim_end_matches(".rs").to_owned() };
-    for (line, name) in mod_items(scan) {
+    for Item { line, name, at } in mod_items(scan) {
         let child = module.as_ref().map(|m| if m.is_empty() { name.clone() } else { format!("{m}::{name}") });
         let test = test || scan.is_test_line(line);
-        for candidate in BTreeSet::from([format!("{children}/{name}.rs"), format!("{children}/{name}/mod.rs")]) {
+        let candidates = match at {
+            Some(at) => vec![format!("{dir}/{at}")],
+            None => vec![format!("{children}/{name}.rs"), format!("{children}/{name}/mod.rs")],
+        };
+        for candidate in candidates {
             reach(scans, candidate, child.clone(), test, reached);
         }
     }
 }
 
-/// `mod name;` items and their lines.
-fn mod_items(scan: &Scan) -> Vec<(usize, String)> {
-    let item = |line: &str| {
-        let rest = line.trim().strip_suffix(';')?;
-        let (visibility, name) = rest.rsplit_once("mod ")?;
+/// `mod name;`, and the file that a `#[path]` before it names.
+struct Item {
+    line: usize,
+    name: String,
+    at: Option<String>,
+}
+
+fn mod_items(scan: &Scan) -> Vec<Item> {
+    let named = |line: &str| {
+        let (visibility, name) = line.trim().strip_suffix(';')?.rsplit_once("mod ")?;
         let plain = visibility.is_empty() || visibility.starts_with("pub") || visibility.starts_with("#[");
         (plain && name.chars().all(|c| c.is_alphanumeric() || c == '_')).then(|| name.to_owned())
     };
-    scan.code_lines().into_iter().filter_map(|(number, line)| Some((number, item(&line)?))).collect()
+    let mut items = Vec::new();
+    let mut at = None;
+    for (line, code) in scan.code_lines() {
+        if code.trim_start().starts_with("#[path = ") {
+            at = scan.strings.iter().find(|(at, _)| *at == line).map(|(_, path)| path.clone());
+        } else if let Some(name) = named(&code) {
+            items.push(Item { line, name, at: at.take() });
+        } else if !code.trim_start().starts_with("#[") {
+            at = None;
+        }
+    }
+    items
 }

@@ -1,0 +1,263 @@
+//! A correct request of each API, in a plain and in a flexible version, whose every length can be made a lie.
+
+use crate::wire::{Body, Lie, Noise, Place, frame};
+
+/// The topic that correct requests are about.
+pub const TOPIC: &str = "hostile-plain";
+
+/// A request that the broker answers if nothing is changed in it.
+pub struct Request {
+    pub name: &'static str,
+    pub key: i16,
+    pub version: i16,
+    pub flexible: bool,
+    write: fn(&mut Body, i16),
+}
+
+impl Request {
+    const fn new(name: &'static str, key: i16, version: i16, flexible: bool, write: fn(&mut Body, i16)) -> Self {
+        Self { name, key, version, flexible, write }
+    }
+
+    pub fn frame(&self) -> Vec<u8> {
+        frame(self.key, self.version, self.flexible, &self.body(None).finish())
+    }
+
+    fn body(&self, lie: Option<(Place, Lie)>) -> Body {
+        let mut body = Body::new(self.flexible, lie);
+        (self.write)(&mut body, self.version);
+        body
+    }
+
+    /// The frame with a lie in it; `None` if it has no such place.
+    pub fn lying(&self, place: Place, lie: Lie) -> Option<Vec<u8>> {
+        let body = self.body(Some((place, lie)));
+        body.lied.then(|| frame(self.key, self.version, self.flexible, &body.finish()))
+    }
+
+    /// Every place and lie that this request has, with the name of each.
+    pub fn lies(&self) -> Vec<(String, Vec<u8>)> {
+        let mut lies = Vec::new();
+        let kinds = [Place::Array(0), Place::Text(0), Place::Blob(0), Place::Tags(0), Place::TagSize(0)];
+        let values = [("max", Lie::Max), ("negative", Lie::Negative)];
+        for place in kinds {
+            let kind = place.name();
+            for nth in 0.. {
+                let lying = |(value, lie): &(&'static str, Lie)| Some((*value, self.lying(place.nth(nth), *lie)?));
+                let frames: Vec<_> = values.iter().filter_map(lying).collect();
+                if frames.is_empty() {
+                    break;
+                }
+                lies.extend(
+                    frames.into_iter().map(|(value, bytes)| (format!("{}-v{}-{kind}-{nth}-{value}", self.name, self.version), bytes)),
+                );
+            }
+        }
+        lies
+    }
+
+    /// The frame with its body replaced by noise.
+    pub fn noise(&self, seed: u64) -> Vec<u8> {
+        let mut noise = Noise::new(seed);
+        let len = 1 + noise.below(200);
+        frame(self.key, self.version, self.flexible, &noise.bytes(len))
+    }
+}
+
+/// One or two versions of each API of the first issue.
+pub const REQUESTS: &[Request] = &[
+    Request::new("api-versions", 18, 3, true, api_versions),
+    Request::new("metadata", 3, 8, false, metadata),
+    Request::new("metadata", 3, 12, true, metadata),
+    Request::new("produce", 0, 8, false, produce),
+    Request::new("produce", 0, 9, true, produce),
+    Request::new("fetch", 1, 11, false, fetch),
+    Request::new("fetch", 1, 12, true, fetch),
+    Request::new("list-offsets", 2, 5, false, list_offsets),
+    Request::new("list-offsets", 2, 6, true, list_offsets),
+    Request::new("offset-for-leader-epoch", 23, 3, false, offset_for_leader_epoch),
+    Request::new("offset-for-leader-epoch", 23, 4, true, offset_for_leader_epoch),
+    Request::new("create-topics", 19, 4, false, create_topics),
+    Request::new("create-topics", 19, 5, true, create_topics),
+    Request::new("delete-topics", 20, 3, false, delete_topics),
+    Request::new("delete-topics", 20, 6, true, delete_topics),
+    Request::new("create-partitions", 37, 1, false, create_partitions),
+    Request::new("create-partitions", 37, 2, true, create_partitions),
+    Request::new("describe-configs", 32, 2, false, describe_configs),
+    Request::new("describe-configs", 32, 4, true, describe_configs),
+    Request::new("describe-cluster", 60, 0, true, describe_cluster),
+    Request::new("describe-topic-partitions", 75, 0, true, describe_topic_partitions),
+    Request::new("init-producer-id", 22, 1, false, init_producer_id),
+    Request::new("init-producer-id", 22, 2, true, init_producer_id),
+];
+
+fn api_versions(b: &mut Body, _: i16) {
+    b.text("hostile");
+    b.text("1.0");
+    b.tags();
+}
+
+fn metadata(b: &mut Body, version: i16) {
+    b.array(1);
+    if version >= 10 {
+        b.raw(&[0; 16]);
+    }
+    b.text(TOPIC);
+    b.tags();
+    b.i8(0); // no auto-creation
+    if version <= 10 {
+        b.i8(0);
+    }
+    b.i8(0);
+    b.tags();
+}
+
+fn produce(b: &mut Body, _: i16) {
+    b.null_text();
+    b.i16(1);
+    b.i32(1500);
+    b.array(1);
+    b.text(TOPIC);
+    b.array(1);
+    b.i32(0);
+    b.blob(Some(&crate::batches::Batch::of(b"v").encode()));
+    b.tags();
+    b.tags();
+    b.tags();
+}
+
+fn fetch(b: &mut Body, _: i16) {
+    b.i32(-1);
+    b.i32(0); // does not wait
+    b.i32(1);
+    b.i32(1 << 20);
+    b.i8(0);
+    b.i32(0);
+    b.i32(-1);
+    b.array(1);
+    b.text(TOPIC);
+    b.array(1);
+    b.i32(0);
+    b.i32(-1);
+    b.i64(0);
+    if b.flexible {
+        b.i32(-1);
+    }
+    b.i64(-1);
+    b.i32(1 << 20);
+    b.tags();
+    b.tags();
+    b.array(1); // forgotten
+    b.text(TOPIC);
+    b.array(1);
+    b.i32(1);
+    b.tags();
+    b.text("rack");
+    b.tags();
+}
+
+fn list_offsets(b: &mut Body, _: i16) {
+    b.i32(-1);
+    b.i8(0);
+    b.array(1);
+    b.text(TOPIC);
+    b.array(1);
+    b.i32(0);
+    b.i32(-1);
+    b.i64(-1);
+    b.tags();
+    b.tags();
+    b.tags();
+}
+
+fn offset_for_leader_epoch(b: &mut Body, _: i16) {
+    b.i32(-2);
+    b.array(1);
+    b.text(TOPIC);
+    b.array(1);
+    b.i32(0);
+    b.i32(-1);
+    b.i32(0);
+    b.tags();
+    b.tags();
+    b.tags();
+}
+
+fn create_topics(b: &mut Body, _: i16) {
+    b.array(1);
+    b.text("hostile-validated");
+    b.i32(-1);
+    b.i16(-1);
+    b.array(1); // assignments
+    b.i32(0);
+    b.array(1);
+    b.i32(1);
+    b.tags();
+    b.array(1); // configs
+    b.text("retention.ms");
+    b.text("1000");
+    b.tags();
+    b.tags();
+    b.i32(1500);
+    b.i8(1); // validate only
+    b.tags();
+}
+
+fn delete_topics(b: &mut Body, version: i16) {
+    b.array(1);
+    b.text("hostile-nonexistent");
+    if version >= 6 {
+        b.raw(&[0; 16]);
+        b.tags();
+    }
+    b.i32(1500);
+    b.tags();
+}
+
+fn create_partitions(b: &mut Body, _: i16) {
+    b.array(1);
+    b.text(TOPIC);
+    b.i32(3);
+    b.array(1); // assignments
+    b.array(1);
+    b.i32(1);
+    b.tags();
+    b.tags();
+    b.i32(1500);
+    b.i8(1); // validate only
+    b.tags();
+}
+
+fn describe_configs(b: &mut Body, version: i16) {
+    b.array(1);
+    b.i8(2);
+    b.text(TOPIC);
+    b.array(1);
+    b.text("retention.ms");
+    b.tags();
+    b.i8(1);
+    if version >= 3 {
+        b.i8(0);
+    }
+    b.tags();
+}
+
+fn describe_cluster(b: &mut Body, _: i16) {
+    b.i8(0);
+    b.tags();
+}
+
+fn describe_topic_partitions(b: &mut Body, _: i16) {
+    b.array(1);
+    b.text(TOPIC);
+    b.tags();
+    b.i32(100);
+    b.i8(-1); // no cursor
+    b.tags();
+}
+
+fn init_producer_id(b: &mut Body, _: i16) {
+    b.null_text();
+    b.i32(60_000);
+    b.tags();
+}
