@@ -75,7 +75,7 @@ fn answer(image: &Image, config: &ServerConfig, version: i16, asked: &DescribeCo
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone())
-            .with_error_message(None);
+            .with_error_message(Some(text("")));
         match describe(image, config, resource) {
             Ok(all) => {
                 let wanted = |described: &Described| match &resource.configuration_keys {

@@ -38,9 +38,7 @@ pub struct ServerConfig {
     pub delete_topic_enable: bool,
     pub producer_id_expiration_ms: i64,
     pub num_recovery_threads_per_data_dir: usize,
-    pub log_flush_scheduler_interval_ms: i64,
     pub log_flush_offset_checkpoint_interval_ms: i64,
-    pub log_flush_start_offset_checkpoint_interval_ms: i64,
     /// What topics get where they override nothing.
     pub topic_defaults: TopicDefaults,
     /// The keys that were set: their text as it was given, for DescribeConfigs.
@@ -107,9 +105,7 @@ impl ServerConfig {
             delete_topic_enable: values.flag("delete.topic.enable"),
             producer_id_expiration_ms: values.number("producer.id.expiration.ms"),
             num_recovery_threads_per_data_dir: values.size("num.recovery.threads.per.data.dir"),
-            log_flush_scheduler_interval_ms: values.number("log.flush.scheduler.interval.ms"),
             log_flush_offset_checkpoint_interval_ms: values.number("log.flush.offset.checkpoint.interval.ms"),
-            log_flush_start_offset_checkpoint_interval_ms: values.number("log.flush.start.offset.checkpoint.interval.ms"),
             topic_defaults,
             set: set.iter().map(|(name, (text, _))| (*name, text.clone())).collect(),
         })
