@@ -8,7 +8,11 @@ use std::{env, fs, path::Path};
 type Render = fn() -> String;
 
 /// The regions and what renders them.
-const REGIONS: &[(&str, Render)] = &[("metrics", highwater::telemetry::names::readme_table)];
+const REGIONS: &[(&str, Render)] = &[
+    ("configs", highwater::config::readme_tables),
+    ("apis", highwater::api::readme_table),
+    ("metrics", highwater::telemetry::names::readme_table),
+];
 
 #[test]
 fn tables_are_fresh() {

@@ -77,6 +77,8 @@ fn result(name: &TopicName, error: Option<&AdminError>) -> CreatePartitionsTopic
         tracing::error!(topic = name.as_str(), error = why, "cannot add partitions");
     }
     let (code, message) = refused(error);
+    // Kafka has no words for this one here.
+    let message = message.filter(|_| *error != AdminError::UnknownTopic);
     result.with_error_code(code).with_error_message(message)
 }
 

@@ -104,15 +104,18 @@ fn command(topic: &CreatableTopic) -> NewTopic {
 }
 
 fn succeeded(config: &ServerConfig, version: i16, topic: &Topic) -> CreatableTopicResult {
-    let result = CreatableTopicResult::default().with_name(TopicName(text(topic.name.as_str()))).with_topic_id(topic.id.0);
+    let result =
+        CreatableTopicResult::default().with_name(TopicName(text(topic.name.as_str()))).with_topic_id(topic.id.0).with_error_message(None);
     if version < 5 {
         return result;
     }
     let replicas = topic.partitions.first().map_or(0, |state| state.replicas.len());
     let entry = |described: Described| {
+        // What was set is told as it was given, as Kafka does here (and only here).
+        let value = topic.overrides.get(described.key.name).cloned().or(described.value);
         CreatableTopicConfigs::default()
             .with_name(text(described.key.name))
-            .with_value(described.value.map(text))
+            .with_value(value.map(text))
             .with_read_only(described.read_only)
             .with_config_source(described.source.wire())
     };

@@ -5,7 +5,8 @@
 //!   (from version 4 on) and `auto.create.topics.enable` allow it, and answered as it then is: no second request is needed. Names that
 //!   can't be created answer why. Kafka's internal topics are made by their coordinators, never here.
 //! - Version 10 brings topic ids; asked for by id from 12 on: in 10 and 11 an id or a null name is INVALID_REQUEST. If any id is asked
-//!   for, names are left out, as in Kafka. Version 13 has an error for the whole, which is never needed.
+//!   for, names are left out, as in Kafka. A topic with neither is INVALID_REQUEST (Kafka fails on it with UNKNOWN_SERVER_ERROR);
+//!   version 13 says that of the whole.
 //! - Version 5 lists offline replicas, 7 leader epochs, 8 to 10 the operations allowed on the cluster, 8 and later those on topics.
 //! - A leader without the listener is LISTENER_NOT_FOUND from version 6 on, LEADER_NOT_AVAILABLE before.
 
@@ -65,7 +66,7 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
 }
 
 fn worst(response: &MetadataResponse) -> ErrorCode {
-    first_error(response.topics.iter().map(|topic| topic.error_code))
+    first_error(response.topics.iter().map(|topic| topic.error_code).chain([response.error_code]))
 }
 
 /// Which topics a request asks for.
@@ -74,7 +75,7 @@ enum Wanted {
     All,
     Names(Vec<String>),
     Ids(Vec<TopicId>),
-    /// Ids or null names in a version that doesn't have them.
+    /// Ids or null names in a version that doesn't have them, or neither.
     Invalid,
 }
 
@@ -85,7 +86,8 @@ impl Wanted {
             return Self::All;
         }
         let ids: Vec<TopicId> = topics.iter().map(|topic| TopicId(topic.topic_id)).filter(|id| !id.is_zero()).collect();
-        if version < 12 && (!ids.is_empty() || topics.iter().any(|topic| topic.name.is_none())) {
+        let nameless = topics.iter().any(|topic| topic.name.is_none());
+        if (version < 12 || ids.is_empty()) && nameless || version < 12 && !ids.is_empty() {
             return Self::Invalid;
         }
         if !ids.is_empty() {
@@ -136,7 +138,8 @@ fn create(cluster: &Cluster, missing: &[NewTopic]) -> Failures {
 
 fn answer(image: &Image, listener: &str, version: i16, asked: &MetadataRequest, wanted: &Wanted, failures: &Failures) -> MetadataResponse {
     if *wanted == Wanted::Invalid {
-        return invalid(asked);
+        let response = invalid(asked);
+        return if version >= 13 { response.with_error_code(ErrorCode::InvalidRequest.code()) } else { response };
     }
     let present = |topic: &Arc<Topic>| topic_answer(image, listener, version, topic);
     let mut topics: Vec<MetadataResponseTopic> = match wanted {
@@ -321,6 +324,9 @@ mod tests {
             assert_eq!((told(&response), response.topics[0].topic_id), (vec![("a".to_owned(), 0, 1)], id.0));
             let response = ask(&cluster, version, &by_id(unknown), "PLAINTEXT");
             assert_eq!(told(&response), [("null".to_owned(), ErrorCode::UnknownTopicId.code(), 0)]);
+            let response = ask(&cluster, version, &by_id(TopicId::ZERO), "PLAINTEXT");
+            assert_eq!(told(&response), [(String::new(), ErrorCode::InvalidRequest.code(), 0)]);
+            assert_eq!(response.error_code, if version == 13 { ErrorCode::InvalidRequest.code() } else { 0 });
         }
         for version in [10, 11] {
             let response = ask(&cluster, version, &by_id(id), "PLAINTEXT");

@@ -92,7 +92,8 @@ pub static KEYS: &[Key] = &[
         Some("-1"),
         Any,
         Medium,
-        "The memory that requests may hold between being read and being answered; reading stops while it is used up. -1 for no bound.",
+        "The memory that requests may hold between being read and being answered; reading stops while it is used up. -1 is 512 \
+         MiB, or twice socket.request.max.bytes if that is more.",
     ),
     Key::new("fetch.max.bytes", Int, Some("57671680"), AtLeast(1024), Medium, "The most bytes of records that one Fetch answer carries."),
     Key::new(
@@ -282,22 +283,14 @@ pub static KEYS: &[Key] = &[
         "A partition with records older than this that are not synced is synced. Unset: log.flush.scheduler.interval.ms.",
     )
     .dynamic(),
-    Key::new("log.flush.scheduler.interval.ms", Long, NEVER, Any, High, "How often it is looked whether a partition is due to be synced."),
+    Key::new("log.flush.scheduler.interval.ms", Long, NEVER, Any, High, "What log.flush.interval.ms is where that is not set."),
     Key::new(
         "log.flush.offset.checkpoint.interval.ms",
         Int,
         Some("60000"),
         AtLeast(0),
         High,
-        "How often the offsets are written down that recovery after a crash starts from.",
-    ),
-    Key::new(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        Int,
-        Some("60000"),
-        AtLeast(0),
-        High,
-        "How often the partitions' log start offsets are written down.",
+        "How often the offsets are written down that recovery after a crash starts from, and the log start offsets.",
     ),
     // Retention and compaction.
     Key::new(
@@ -306,31 +299,45 @@ pub static KEYS: &[Key] = &[
         Some("delete"),
         OneOf(CLEANUP_POLICIES),
         Medium,
-        "What becomes of old segments: delete, compact, or both.",
+        "What becomes of old segments: delete, compact, or both. Nothing is cleaned yet; a compacted topic takes no record without a key.",
     )
     .dynamic(),
-    Key::new("log.retention.ms", Long, None, Any, High, "How long a closed segment is kept; -1 for ever. Unset: log.retention.minutes.")
-        .dynamic(),
-    Key::new("log.retention.minutes", Int, None, Any, High, "log.retention.ms in minutes. Unset: log.retention.hours."),
-    Key::new("log.retention.hours", Int, Some("168"), Any, High, "log.retention.ms in hours."),
+    Key::new(
+        "log.retention.ms",
+        Long,
+        None,
+        Any,
+        High,
+        "How long a closed segment is kept; -1 for ever. Unset: log.retention.minutes. Not in effect yet.",
+    )
+    .dynamic(),
+    Key::new("log.retention.minutes", Int, None, Any, High, "log.retention.ms in minutes. Unset: log.retention.hours. Not in effect yet."),
+    Key::new("log.retention.hours", Int, Some("168"), Any, High, "log.retention.ms in hours. Not in effect yet."),
     Key::new(
         "log.retention.bytes",
         Long,
         Some("-1"),
         Any,
         High,
-        "How large a partition grows before its oldest segments go; -1 for no bound.",
+        "How large a partition grows before its oldest segments go; -1 for no bound. Not in effect yet.",
     )
     .dynamic(),
-    Key::new("log.cleaner.delete.retention.ms", Long, Some("86400000"), AtLeast(0), Medium, "How long a compacted topic keeps tombstones.")
-        .dynamic(),
+    Key::new(
+        "log.cleaner.delete.retention.ms",
+        Long,
+        Some("86400000"),
+        AtLeast(0),
+        Medium,
+        "How long a compacted topic keeps tombstones. Not in effect yet.",
+    )
+    .dynamic(),
     Key::new(
         "log.cleaner.min.compaction.lag.ms",
         Long,
         Some("0"),
         AtLeast(0),
         Medium,
-        "How long a record of a compacted topic is kept at the least.",
+        "How long a record of a compacted topic is kept at the least. Not in effect yet.",
     )
     .dynamic(),
     Key::new(
@@ -339,7 +346,7 @@ pub static KEYS: &[Key] = &[
         NEVER,
         AtLeast(1),
         Medium,
-        "How long a superseded record of a compacted topic may stay.",
+        "How long a superseded record of a compacted topic may stay. Not in effect yet.",
     )
     .dynamic(),
     Key::new(
@@ -348,7 +355,7 @@ pub static KEYS: &[Key] = &[
         Some("0.5"),
         Between(0, 1),
         Medium,
-        "The share of a compacted log that must have been written since the last compaction for the next one to start.",
+        "The share of a compacted log that must have been written since the last compaction for the next one to start. Not in effect yet.",
     )
     .dynamic(),
 ];
@@ -411,6 +418,7 @@ pub static NOT_USED: &[&str] = &[
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.threads",
     "log.dir.failure.timeout.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
     "log.initial.task.delay.ms",
     "log.message.downconversion.enable",
     "log.message.format.version",

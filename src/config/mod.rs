@@ -18,3 +18,12 @@ pub use server::{Loaded, ServerConfig};
 pub use sources::{ConfigError, Origin, Sources};
 pub use topic::{CompressionType, TopicConfig};
 pub use topic_keys::{InvalidTopicConfig, TopicDefaults};
+
+/// README's tables of server keys and of topic configs.
+pub fn readme_tables() -> String {
+    format!(
+        "{}\nWhat a topic can have of its own, over the server key that it defaults to:\n\n{}",
+        keys::markdown(),
+        topic_keys::markdown()
+    )
+}

@@ -38,9 +38,7 @@ pub struct ServerConfig {
     pub delete_topic_enable: bool,
     pub producer_id_expiration_ms: i64,
     pub num_recovery_threads_per_data_dir: usize,
-    pub log_flush_scheduler_interval_ms: i64,
     pub log_flush_offset_checkpoint_interval_ms: i64,
-    pub log_flush_start_offset_checkpoint_interval_ms: i64,
     /// What topics get where they override nothing.
     pub topic_defaults: TopicDefaults,
     /// The keys that were set: their text as it was given, for DescribeConfigs.
@@ -107,9 +105,7 @@ impl ServerConfig {
             delete_topic_enable: values.flag("delete.topic.enable"),
             producer_id_expiration_ms: values.number("producer.id.expiration.ms"),
             num_recovery_threads_per_data_dir: values.size("num.recovery.threads.per.data.dir"),
-            log_flush_scheduler_interval_ms: values.number("log.flush.scheduler.interval.ms"),
             log_flush_offset_checkpoint_interval_ms: values.number("log.flush.offset.checkpoint.interval.ms"),
-            log_flush_start_offset_checkpoint_interval_ms: values.number("log.flush.start.offset.checkpoint.interval.ms"),
             topic_defaults,
             set: set.iter().map(|(name, (text, _))| (*name, text.clone())).collect(),
         })
@@ -270,6 +266,26 @@ mod tests {
         assert_eq!(load(&["broker.id=7"]).unwrap().node_id, BrokerId(7));
         assert_eq!(load(&["connections.max.idle.ms=-1"]).unwrap().connections_max_idle_ms, None);
         assert_eq!(load(&["queued.max.request.bytes=209715200"]).unwrap().queued_max_request_bytes, Some(209_715_200));
+    }
+
+    /// What stands in the server.properties that Apache Kafka 4 is shipped with starts this broker, too.
+    #[test]
+    fn kafkas_own_example_is_understood() {
+        let text = "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n\
+            listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ninter.broker.listener.name=PLAINTEXT\n\
+            advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\ncontroller.listener.names=CONTROLLER\n\
+            listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\nnum.network.threads=3\nnum.io.threads=8\n\
+            socket.send.buffer.bytes=102400\nsocket.request.max.bytes=104857600\nlog.dirs=/tmp/kraft-combined-logs\nnum.partitions=1\n\
+            num.recovery.threads.per.data.dir=2\noffsets.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n\
+            transaction.state.log.min.isr=1\nlog.retention.hours=168\nlog.segment.bytes=1073741824\n\
+            log.retention.check.interval.ms=300000\n";
+        let sources = Sources { file: Some(("server.properties".to_owned(), text.to_owned())), ..Sources::default() };
+        let loaded = ServerConfig::load(&sources).unwrap();
+        let all: Vec<String> =
+            loaded.config.listeners.iter().map(|listener| format!("{} {}", listener.bind, listener.advertised)).collect();
+        assert_eq!(all, [":9092 localhost:9092"]);
+        assert!(loaded.warnings.iter().all(|warning| warning.ends_with("is not used by highwater")), "{:?}", loaded.warnings);
+        assert_eq!(loaded.warnings.len(), 9);
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             Some("delete"),
             OneOf(CLEANUP_POLICIES),
             Medium,
-            "What becomes of old segments: delete, compact, or both.",
+            "What becomes of old segments: delete, compact, or both. Nothing is cleaned yet; a compacted topic takes no record \
+             without a key.",
         ),
         from!("log.cleanup.policy"),
     ),
@@ -92,7 +93,14 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
         from!("compression.zstd.level"),
     ),
     same(
-        Key::new("delete.retention.ms", Long, Some("86400000"), AtLeast(0), Medium, "How long a compacted topic keeps tombstones."),
+        Key::new(
+            "delete.retention.ms",
+            Long,
+            Some("86400000"),
+            AtLeast(0),
+            Medium,
+            "How long a compacted topic keeps tombstones. Not in effect yet.",
+        ),
         from!("log.cleaner.delete.retention.ms"),
     ),
     same(
@@ -188,7 +196,14 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
         &[],
     ),
     same(
-        Key::new("max.compaction.lag.ms", Long, NEVER, AtLeast(1), Medium, "How long a superseded record of a compacted topic may stay."),
+        Key::new(
+            "max.compaction.lag.ms",
+            Long,
+            NEVER,
+            AtLeast(1),
+            Medium,
+            "How long a superseded record of a compacted topic may stay. Not in effect yet.",
+        ),
         from!("log.cleaner.max.compaction.lag.ms"),
     ),
     same(
@@ -242,7 +257,8 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             Some("0.5"),
             Between(0, 1),
             Medium,
-            "The share of a compacted log that must have been written since the last compaction for the next one to start.",
+            "The share of a compacted log that must have been written since the last compaction for the next one to start. Not in \
+             effect yet.",
         ),
         from!("log.cleaner.min.cleanable.ratio"),
     ),
@@ -253,7 +269,7 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             Some("0"),
             AtLeast(0),
             Medium,
-            "How long a record of a compacted topic is kept at the least.",
+            "How long a record of a compacted topic is kept at the least. Not in effect yet.",
         ),
         from!("log.cleaner.min.compaction.lag.ms"),
     ),
@@ -334,12 +350,19 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             Some("-1"),
             Any,
             Medium,
-            "How large a partition grows before its oldest segments go; -1 for no bound.",
+            "How large a partition grows before its oldest segments go; -1 for no bound. Not in effect yet.",
         ),
         from!("log.retention.bytes"),
     ),
     same(
-        Key::new("retention.ms", Long, Some("604800000"), AtLeast(-1), Medium, "How long a closed segment is kept; -1 for ever."),
+        Key::new(
+            "retention.ms",
+            Long,
+            Some("604800000"),
+            AtLeast(-1),
+            Medium,
+            "How long a closed segment is kept; -1 for ever. Not in effect yet.",
+        ),
         &[("log.retention.ms", Unit::Same), ("log.retention.minutes", Unit::Minutes), ("log.retention.hours", Unit::Hours)],
     ),
     same(
