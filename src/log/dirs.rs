@@ -13,7 +13,7 @@ use std::{
     collections::HashMap,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 /// A data directory that this process holds.
@@ -22,6 +22,8 @@ pub(super) struct DataDir {
     disk: Arc<dyn Disk>,
     /// The last stop was a clean one.
     pub clean: bool,
+    /// How many partitions are in it.
+    pub load: AtomicUsize,
     /// What the files hold.
     checkpoints: Mutex<Checkpoints>,
     _lock: Box<dyn DiskLock>,
@@ -65,7 +67,7 @@ impl DataDir {
             high_watermarks: read(HIGH_WATERMARKS_FILE)?,
         };
         let (path, disk) = (path.to_owned(), Arc::clone(disk));
-        Ok(Self { path, disk, clean, checkpoints: Mutex::new(checkpoints), _lock: lock })
+        Ok(Self { path, disk, clean, load: AtomicUsize::new(0), checkpoints: Mutex::new(checkpoints), _lock: lock })
     }
 
     /// The partition's recovery point and log start.
@@ -90,7 +92,10 @@ impl DataDir {
 
     /// Replaces the files whose contents change.
     pub fn write_checkpoints(&self, new: Checkpoints) -> Result<(), LogError> {
-        let mut old = self.checkpoints.lock();
+        self.replace(&mut self.checkpoints.lock(), new)
+    }
+
+    fn replace(&self, old: &mut Checkpoints, new: Checkpoints) -> Result<(), LogError> {
         let files = [
             (RECOVERY_POINTS_FILE, &old.recovery_points, &new.recovery_points),
             (LOG_STARTS_FILE, &old.log_starts, &new.log_starts),
@@ -109,9 +114,15 @@ impl DataDir {
 
     /// Forgets a partition that's no longer here, durably, if the files speak of it: a new one of its name must not inherit them.
     pub fn forget(&self, topic: &TopicPartition) -> Result<(), LogError> {
-        let mut checkpoints = self.checkpoints.lock().clone();
-        let maps = [&mut checkpoints.recovery_points, &mut checkpoints.log_starts, &mut checkpoints.high_watermarks];
-        let known = maps.into_iter().filter_map(|map| map.remove(topic)).count() > 0;
-        if known { self.write_checkpoints(checkpoints) } else { Ok(()) }
+        let mut checkpoints = self.checkpoints.lock();
+        let old = &*checkpoints;
+        if ![&old.recovery_points, &old.log_starts, &old.high_watermarks].iter().any(|map| map.contains_key(topic)) {
+            return Ok(());
+        }
+        let mut new = old.clone();
+        [&mut new.recovery_points, &mut new.log_starts, &mut new.high_watermarks].into_iter().for_each(|map| {
+            map.remove(topic);
+        });
+        self.replace(&mut checkpoints, new)
     }
 }

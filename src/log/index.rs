@@ -3,12 +3,8 @@
 //! Pure: bytes in, bytes out. Entries ascend strictly, so that what a crash left of a file (zeros, an older tail) is told from an index.
 //! An index only shortens a search: it may lack its last entries at any time.
 
+use super::model::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, relative};
 use crate::types::{Millis, Offset};
-
-/// An offset index entry: the batch's last offset relative to the segment's base, and the batch's position; `u32` big-endian each.
-pub const OFFSET_ENTRY_BYTES: usize = 8;
-/// A time index entry: the largest timestamp so far (`i64`), and the last offset of its batch relative to the base (`u32`).
-pub const TIME_ENTRY_BYTES: usize = 12;
 
 /// The file holds something that can't be an index of its segment; it's rebuilt from the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -41,11 +37,6 @@ pub struct TimeIndex {
 pub struct TimestampOffset {
     pub timestamp: Millis,
     pub offset: Offset,
-}
-
-/// The offset relative to a segment's base, if it can be held in an index (a Java `int`).
-pub fn relative(base: Offset, offset: Offset) -> Option<u32> {
-    offset.0.checked_sub(base.0).and_then(|delta| i32::try_from(delta).ok()).and_then(|delta| u32::try_from(delta).ok())
 }
 
 impl OffsetIndex {
@@ -238,4 +229,67 @@ fn split(entry: [u8; OFFSET_ENTRY_BYTES]) -> (u32, u32) {
 fn split_time(entry: [u8; TIME_ENTRY_BYTES]) -> (i64, u32) {
     let [a, b, c, d, e, f, g, h, i, j, k, l] = entry;
     (i64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes([i, j, k, l]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn position(last_offset: i64, position: u32) -> BatchPosition {
+        BatchPosition { last_offset: Offset(last_offset), position }
+    }
+
+    #[test]
+    fn bytes_are_kafkas() {
+        let mut offsets = OffsetIndex::new(Offset(100));
+        offsets.append(Offset(107), 4_200);
+        assert_eq!(offsets.bytes(), [0, 0, 0, 7, 0, 0, 0x10, 0x68]);
+        let mut times = TimeIndex::new(Offset(100));
+        times.append(TimestampOffset { timestamp: Millis(0x0102), offset: Offset(107) });
+        assert_eq!(times.bytes(), [0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 7]);
+    }
+
+    #[test]
+    fn reserved_room_is_no_entry_and_nonsense_is_an_error() {
+        let mut index = OffsetIndex::new(Offset(0));
+        index.append(Offset(5), 100);
+        index.append(Offset(9), 200);
+        let reserved = [index.bytes(), &[0; 80]].concat();
+        assert_eq!(OffsetIndex::decode(Offset(0), &reserved, 300), Ok(index.clone()));
+        assert_eq!(OffsetIndex::decode(Offset(0), &[0; 80], 300), Ok(OffsetIndex::new(Offset(0))));
+        assert_eq!(OffsetIndex::decode(Offset(0), index.bytes(), 150), Err(BrokenIndex(1)), "beyond the log");
+        let swapped = [&index.bytes()[8..], &index.bytes()[..8]].concat();
+        assert_eq!(OffsetIndex::decode(Offset(0), &swapped, 300), Err(BrokenIndex(1)));
+        assert_eq!(OffsetIndex::decode_prefix(Offset(0), &swapped, 300).len(), 1);
+        assert_eq!(OffsetIndex::decode(Offset(0), &index.bytes()[..12], 300), Err(BrokenIndex(1)));
+        assert_eq!(TimeIndex::decode(Offset(0), &[0; 24]), Ok(TimeIndex::new(Offset(0))));
+        assert_eq!(TimeIndex::decode(Offset(0), &[1; 24]), Err(BrokenIndex(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn an_index_survives_its_bytes_and_finds_the_floor(steps in prop::collection::vec((1i64..50, 1u32..5_000), 0..60), asked in 0i64..3_000) {
+            let (mut index, mut entries) = (OffsetIndex::new(Offset(10)), Vec::new());
+            let (mut offset, mut at) = (10, 0);
+            for (offsets, bytes) in steps {
+                (offset, at) = (offset + offsets, at + bytes);
+                index.append(Offset(offset), at);
+                entries.push(position(offset, at));
+            }
+            prop_assert_eq!(OffsetIndex::decode(Offset(10), index.bytes(), u64::from(at) + 1), Ok(index.clone()));
+            let floor = entries.iter().rev().find(|e| e.last_offset <= Offset(asked)).copied();
+            prop_assert_eq!(index.floor(Offset(asked)), floor);
+            let after = entries.iter().find(|e| i64::from(e.position) >= asked).copied();
+            prop_assert_eq!(index.at_or_after_position(asked.unsigned_abs()), after);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>, base in 0i64..10) {
+            let _ = OffsetIndex::decode(Offset(base), &bytes, 1 << 20);
+            let _ = TimeIndex::decode(Offset(base), &bytes);
+            let prefix = TimeIndex::decode_prefix(Offset(base), &bytes);
+            prop_assert!((1..prefix.len()).all(|i| prefix.entry(i - 1).unwrap().timestamp < prefix.entry(i).unwrap().timestamp));
+        }
+    }
 }

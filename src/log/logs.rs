@@ -225,6 +225,9 @@ impl Logs {
 
     fn hold(&self, log: PartitionLog, dir: usize) -> Arc<PartitionLog> {
         let log = Arc::new(log);
+        self.dirs.iter().skip(dir).take(1).for_each(|dir| {
+            dir.load.fetch_add(1, Ordering::Relaxed);
+        });
         self.partitions.write().insert((log.topic_id(), log.partition()), Held { log: Arc::clone(&log), dir });
         log
     }
@@ -232,14 +235,10 @@ impl Logs {
     /// Makes a partition in the data directory that has the fewest. Its directory becomes durable with its first sync.
     pub fn create(&self, spec: PartitionSpec, now: Millis) -> Result<Arc<PartitionLog>, LogError> {
         let _one_at_a_time = self.creating.lock();
-        let mut load = vec![0_usize; self.dirs.len()];
-        {
-            let partitions = self.partitions.read();
-            if partitions.contains_key(&(spec.topic_id, spec.topic.partition)) {
-                return Err(LogError::Exists(spec.topic));
-            }
-            partitions.values().for_each(|held| load.iter_mut().skip(held.dir).take(1).for_each(|n| *n = n.saturating_add(1)));
+        if self.partitions.read().contains_key(&(spec.topic_id, spec.topic.partition)) {
+            return Err(LogError::Exists(spec.topic));
         }
+        let mut load: Vec<_> = self.dirs.iter().map(|dir| dir.load.load(Ordering::Relaxed)).collect();
         let dir = least_loaded(&mut load);
         for data_dir in &self.dirs {
             let path = data_dir.path.join(spec.topic.to_string());
@@ -277,6 +276,9 @@ impl Logs {
             keys.iter().filter_map(|key| partitions.swap_remove(key)).collect()
         };
         gone.iter().for_each(|held| held.log.mark_deleted());
+        gone.iter().filter_map(|held| self.dirs.get(held.dir)).for_each(|dir| {
+            dir.load.fetch_sub(1, Ordering::Relaxed);
+        });
         for held in &gone {
             let due = now.plus(held.log.config().file_delete_delay_ms);
             self.delete_dir(&held.log.place.dir, held.log.topic(), due)?;

@@ -2,11 +2,20 @@
 //!
 //! Pure; time comes as an argument.
 
-use super::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, relative};
 use crate::{
     config::TopicConfig,
     types::{Millis, Offset},
 };
+
+/// An offset index entry: the batch's last offset relative to the segment's base, and the batch's position; `u32` big-endian each.
+pub const OFFSET_ENTRY_BYTES: usize = 8;
+/// A time index entry: the largest timestamp so far (`i64`), and the last offset of its batch relative to the base (`u32`).
+pub const TIME_ENTRY_BYTES: usize = 12;
+
+/// The offset relative to a segment's base, if an index can hold it (a Java `int`).
+pub fn relative(base: Offset, offset: Offset) -> Option<u32> {
+    offset.0.checked_sub(base.0).and_then(|delta| i32::try_from(delta).ok()).and_then(|delta| u32::try_from(delta).ok())
+}
 
 /// What rolling depends on, of the segment that is written to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -28,6 +28,9 @@ use std::{
 
 const STEPS: u64 = 150;
 
+/// The timestamps and values of a batch.
+type Values = Vec<(i64, Vec<u8>)>;
+
 /// One record that was acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Record {
@@ -93,7 +96,7 @@ impl World {
             ..TopicConfig::default()
         };
         Self {
-            disk: SimDisk::new(random.next()),
+            disk: SimDisk::new(random.number()),
             random,
             logs: None,
             models: Default::default(),
@@ -307,7 +310,7 @@ impl World {
     /// A write or sync fails somewhere; the partition then takes nothing, serves what it had, and the broker is restarted.
     fn crash_while_failing(&mut self, partition: usize) {
         self.disk.fail_after(self.random.below(12));
-        let mut maybe: [Option<Vec<(i64, Vec<u8>)>>; 2] = [None, None];
+        let mut maybe: [Option<Values>; 2] = [None, None];
         for _ in 0..20 {
             let records = self.records();
             let log = self.log(partition);
@@ -365,7 +368,7 @@ impl World {
             if self.random.one_in(3) && *kind != Kind::TxnIndex {
                 self.disk.remove_file(&dir.join(name)).unwrap();
             } else {
-                let at = self.random.next() as usize;
+                let at = self.random.number() as usize;
                 self.bit_turned |= at % 3 == 1;
                 self.disk.corrupt(&dir.join(name), |bytes| match at % 3 {
                     0 => bytes.push(9),
@@ -419,8 +422,8 @@ impl World {
     }
 
     /// After a crash: all that had to survive did, where it was; what didn't have to may be gone. `maybe` was written but not acknowledged.
-    fn adopt_what_survived(&mut self, power: bool, maybe: &[Option<Vec<(i64, Vec<u8>)>>; 2]) {
-        for partition in 0..2 {
+    fn adopt_what_survived(&mut self, power: bool, maybe: &[Option<Values>; 2]) {
+        for (partition, maybe) in maybe.iter().enumerate() {
             let log = self.log(partition);
             let marks = log.watermarks();
             let model = &mut self.models[partition];
@@ -434,7 +437,7 @@ impl World {
                     survived.insert(offset, record.clone());
                 } else {
                     let place = usize::try_from(offset - model.log_end).expect("a record that was never written");
-                    let records = maybe[partition].as_ref().expect("a record that was never written");
+                    let records = maybe.as_ref().expect("a record that was never written");
                     assert_eq!(Some(id_of(&records[place].1)), value);
                     survived.insert(offset, Record { timestamp, value, producer: -1, sequence: -1, txn: None });
                 }

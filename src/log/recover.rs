@@ -9,9 +9,9 @@ use super::{
     LogError, PartitionSpec, checkpoints,
     epochs::Epochs,
     files::{self, EPOCHS_FILE, Kind, METADATA_FILE, Stage},
-    index::{OffsetIndex, TimeIndex, relative},
+    index::{OffsetIndex, TimeIndex},
     io::{Disk, DiskFile, Entry, OpenMode},
-    model::{self, Watermarks},
+    model::{self, Watermarks, relative},
     partition::{PartitionLog, Parts, marker_of},
     producer_state::ProducerStates,
     scan::{self, Bad, Found, Walk, WalkError},
@@ -47,7 +47,8 @@ pub(super) fn create(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
 
 /// Opens a partition's directory.
 pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
-    let place = Arc::new(Place { disk: Arc::clone(opening.disk), dir: opening.dir.clone() });
+    let index_interval = opening.spec.config.index_interval_bytes as u64;
+    let place = Arc::new(Place { disk: Arc::clone(opening.disk), dir: opening.dir.clone(), index_interval });
     let mut listing = place.disk.list(&place.dir)?;
     if finish_replacements(&place, &listing)? {
         listing = place.disk.list(&place.dir)?;
@@ -159,7 +160,6 @@ struct Recovery<'a> {
     snapshots: BTreeSet<Offset>,
     /// The segments that have a transaction index.
     txn_indexes: BTreeSet<Offset>,
-    index_interval: u64,
     buf: Vec<u8>,
 }
 
@@ -206,7 +206,6 @@ impl<'a> Recovery<'a> {
             epochs: load_epochs(place, listing)?,
             snapshots: of(Kind::Snapshot),
             txn_indexes: of(Kind::TxnIndex),
-            index_interval: opening.spec.config.index_interval_bytes as u64,
             buf,
         };
         if opening.clean {
@@ -345,9 +344,12 @@ impl<'a> Recovery<'a> {
             if let Some((position, what)) = bad {
                 self.cut(i, &segment, position, end, what, opening)?;
             }
-            segment.flush_index()?;
-            if i == first && replay_from > segment.base() && !kept {
-                // They were durable once, and the recovery point relies on it.
+            // Those of a rest were durable once, and the recovery point relies on them; those of the segment that's written to can wait.
+            let replaced = i == first && replay_from > segment.base() && !kept;
+            if replaced || i.saturating_add(1) < self.segments.len() {
+                segment.flush_index()?;
+            }
+            if replaced {
                 segment.sync_index()?;
             }
         }
@@ -381,7 +383,7 @@ impl<'a> Recovery<'a> {
                 Ok(Some(batch)) => batch,
                 Ok(None) => return Ok((end, None)),
                 Err(WalkError::Io(error)) => return Err(error.into()),
-                Err(WalkError::Bad { what: Bad::OldMagic(magic), .. }) => {
+                Err(WalkError::Bad { what: Bad::OldMagic(magic), position }) if scan::is_old_message(&*file, position, segment.size())? => {
                     let path = self.place.path(segment.base(), Kind::Log);
                     return Err(LogError::Unreadable {
                         path,
@@ -401,7 +403,7 @@ impl<'a> Recovery<'a> {
             {
                 trusted.indexes.aborted.push(aborted);
             }
-            trusted.noted.note(&mut trusted.indexes, &batch, self.index_interval);
+            trusted.noted.note(&mut trusted.indexes, &batch, self.place.index_interval);
             if self.epochs.latest().is_none_or(|last| batch.header.leader_epoch > last.epoch) {
                 self.epochs.assign(batch.header.leader_epoch, batch.header.base_offset);
             }

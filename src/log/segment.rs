@@ -39,6 +39,8 @@ pub fn scan_buffer(bytes: u64) -> Vec<u8> {
 pub struct Place {
     pub disk: Arc<dyn Disk>,
     pub dir: PathBuf,
+    /// How far apart index entries are when an index is rebuilt: `index.interval.bytes` when the partition was opened.
+    pub index_interval: u64,
 }
 
 impl Place {
@@ -240,7 +242,7 @@ impl Segment {
         let mut walk = Walk::new(&*file, 0, self.size(), &mut buf);
         let mut noted = Noted::default();
         while let Some(batch) = walk.next_batch()? {
-            noted.note(&mut indexes, &batch, INDEX_INTERVAL_BYTES);
+            noted.note(&mut indexes, &batch, self.place.index_interval);
         }
         noted.finish(&mut indexes);
         self.write_index(&mut indexes)?;
@@ -390,9 +392,6 @@ impl Segment {
         *self.index.write() = None;
     }
 }
-
-/// How far apart index entries are when an index is rebuilt without its topic's config at hand: Kafka's default.
-const INDEX_INTERVAL_BYTES: u64 = 4096;
 
 /// Makes index entries while batches go by, at the places where Kafka makes them.
 #[derive(Default)]

@@ -137,7 +137,7 @@ impl Random {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -147,7 +147,7 @@ impl Random {
 
     /// From 0 up to `end`, which is not included.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
+        self.number() % end.max(1)
     }
 
     /// True once in `n` times.
@@ -488,7 +488,7 @@ mod tests {
         disk.fail_after(1);
         file.sync().unwrap();
         assert!(file.write_at(&[io::IoSlice::new(b"3456")], 2).is_err());
-        assert!(b"123456".starts_with(&*disk.read(Path::new("/d/a")).unwrap()));
+        assert!(b"123456".starts_with(&disk.read(Path::new("/d/a")).unwrap()));
         assert!(!disk.is_armed());
         let lock = disk.lock(Path::new("/d/.lock")).unwrap();
         assert_eq!(disk.lock(Path::new("/d/.lock")).err().unwrap().kind(), io::ErrorKind::WouldBlock);
