@@ -49,8 +49,15 @@ impl ApacheKafka {
         let properties = temp.path().join("server.properties");
         std::fs::write(&properties, server_properties(temp.path(), kafka, controller, options))?;
         let cluster_id = URL_SAFE_NO_PAD.encode(uuid::Uuid::new_v4().into_bytes());
-        run(tools::java("kafka.tools.StorageTool")?.args(["format", "-t", &cluster_id, "-c"]).arg(&properties), &[], WAIT)
-            .context("format Kafka's directory")?;
+        run(
+            tools::java("kafka.tools.StorageTool")?
+                // Eligible leader replicas make a dynamic config of min.insync.replicas, which no administrator asked for.
+                .args(["format", "-t", &cluster_id, "--feature", "eligible.leader.replicas.version=0", "-c"])
+                .arg(&properties),
+            &[],
+            WAIT,
+        )
+        .context("format Kafka's directory")?;
         let log = File::create(log_path(temp.path()))?;
         let child = tools::kafka_jvm("kafka.Kafka")?
             .arg(&properties)

@@ -8,6 +8,8 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
+use crate::requests::UNKNOWN_TOPIC_OR_PARTITION;
+
 /// An answer without what may differ.
 pub trait Masked {
     fn mask(&mut self);
@@ -24,11 +26,9 @@ fn mask_id(id: &mut Uuid) {
 }
 
 /// The words of a message for people are our own, except where a tool looks into them (`tests/clients.rs` shows that). Whether there is one
-/// counts.
+/// counts, and an empty one says as little as none.
 fn mask_message(message: &mut Option<StrBytes>) {
-    if message.is_some() {
-        *message = Some(StrBytes::from_static_str("words"));
-    }
+    *message = message.take().filter(|words| !words.is_empty()).map(|_| StrBytes::from_static_str("words"));
 }
 
 impl Masked for ApiVersionsResponse {
@@ -116,9 +116,12 @@ impl Masked for CreateTopicsResponse {
     }
 }
 
-/// Topic configs of what we don't have: tiered storage.
+/// Topic configs of what we don't have: tiered storage, dead letter queues of share groups; and a limit on what a batch unpacks to, which came
+/// with 4.4: ours isn't a topic's to set.
 fn is_kafkas_alone(config: &str) -> bool {
-    ["remote.", "local.retention.", "errors.deadletterqueue."].iter().any(|prefix| config.starts_with(prefix))
+    ["remote.", "local.retention.", "errors.deadletterqueue.", "max.decompressed.message.bytes"]
+        .iter()
+        .any(|prefix| config.starts_with(prefix))
 }
 
 impl Masked for DeleteTopicsResponse {
@@ -136,6 +139,10 @@ impl Masked for CreatePartitionsResponse {
     fn mask(&mut self) {
         for topic in &mut self.results {
             mask_message(&mut topic.error_message);
+            // Kafka has no words for an unknown topic; we have.
+            if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION {
+                topic.error_message = None;
+            }
         }
         // Kafka's order is that of a hash table.
         self.results.sort_by(|a, b| (&a.name, a.error_code).cmp(&(&b.name, b.error_code)));
@@ -151,6 +158,10 @@ impl Masked for DescribeConfigsResponse {
             resource.configs.sort_by(|a, b| a.name.cmp(&b.name));
             for config in &mut resource.configs {
                 mask_message(&mut config.documentation);
+                // Kafka wants a node id to be set; ours has a default.
+                if &*config.name == "node.id" {
+                    config.synonyms.clear();
+                }
             }
         }
     }
@@ -170,7 +181,8 @@ impl Masked for ProduceResponse {
         for topic in &mut self.responses {
             mask_id(&mut topic.topic_id);
             for partition in &mut topic.partition_responses {
-                mask_message(&mut partition.error_message);
+                // Kafka has words for few errors; we have for all.
+                partition.error_message = None;
                 for record in &mut partition.record_errors {
                     mask_message(&mut record.batch_index_error_message);
                 }
@@ -181,6 +193,8 @@ impl Masked for ProduceResponse {
             }
             topic.partition_responses.sort_by_key(|partition| (partition.index, partition.error_code));
         }
+        // Kafka groups what it has by topic, and so leaves out a topic without partitions.
+        self.responses.retain(|topic| !topic.partition_responses.is_empty());
         for node in &mut self.node_endpoints {
             node.port = PORT;
         }
@@ -195,7 +209,16 @@ impl Masked for FetchResponse {
         }
         for topic in &mut self.responses {
             mask_id(&mut topic.topic_id);
+            for partition in &mut topic.partitions {
+                // With an error there is nothing that could be aborted: Kafka has null for some errors and an empty array for others.
+                if partition.error_code != 0 {
+                    partition.aborted_transactions = None;
+                }
+            }
+            // Kafka has those that it doesn't know last, or first. (What the limits leave of each shows in which order it read them.)
+            topic.partitions.sort_by_key(|partition| (partition.partition_index, partition.error_code));
         }
+        self.responses.sort_by(|a, b| (&a.topic, a.topic_id).cmp(&(&b.topic, b.topic_id)));
         for node in &mut self.node_endpoints {
             node.port = PORT;
         }
@@ -203,7 +226,14 @@ impl Masked for FetchResponse {
 }
 
 impl Masked for ListOffsetsResponse {
-    fn mask(&mut self) {}
+    fn mask(&mut self) {
+        for topic in &mut self.topics {
+            // Kafka's order is that of a hash table.
+            topic.partitions.sort_by_key(|partition| (partition.partition_index, partition.error_code));
+        }
+        // Kafka groups what it has by topic, and so leaves out a topic without partitions.
+        self.topics.retain(|topic| !topic.partitions.is_empty());
+    }
 }
 
 impl Masked for OffsetForLeaderEpochResponse {

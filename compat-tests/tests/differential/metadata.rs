@@ -77,7 +77,10 @@ fn topics_by_id() {
             side.step("its id twice", version, &ask(vec![by_id(id), by_id(id)]))?;
             side.step("id and name", version, &ask(vec![by_id(id).with_name(Some(crate::requests::topic_name("meta-id")))]))?;
             side.step("an id and another's name", version, &ask(vec![by_id(id), named("meta-id")]))?;
-            side.step("neither", version, &ask(vec![MetadataRequestTopic::default().with_name(None)]))?;
+            // From version 12 on Kafka trips over it, with an unknown server error.
+            if version < 12 {
+                side.step("neither", version, &ask(vec![MetadataRequestTopic::default().with_name(None)]))?;
+            }
         }
         Ok(())
     });

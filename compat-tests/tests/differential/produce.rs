@@ -102,7 +102,14 @@ fn wrong_batches_are_refused() {
         for version in SOME {
             let topic = made(side, &format!("prod-wrong-{version}"), &[])?;
             for (label, bytes) in wrong_batches() {
-                side.step(label, version, &produce(version, &topic, 0, bytes))?;
+                // Kafka trips over some with an unknown server error, where we say what is wrong: that both refuse counts.
+                let kafka_trips = ["a length of 2 GiB", "codec", "that isn't"].iter().any(|part| label.contains(part));
+                side.step_with(label, version, &produce(version, &topic, 0, bytes), |answer| {
+                    let partitions = answer.responses.iter_mut().flat_map(|topic| &mut topic.partition_responses);
+                    for refused in partitions.filter(|partition| kafka_trips && partition.error_code != 0) {
+                        (refused.error_code, refused.log_start_offset) = (-1, -1);
+                    }
+                })?;
             }
             side.step("no bytes", version, &produce(version, &topic, 0, Bytes::new()))?;
             // Records that are null are left out: Kafka never answers.
@@ -258,7 +265,7 @@ fn recompression() {
             let topic = made(side, &format!("prod-to-{codec}"), &[("compression.type", codec)])?;
             for version in [3, 13] {
                 let values: Vec<&[u8]> = vec![b"again and again and again"; 20];
-                let batch = Batch::of_values(THEN, &values).with(|header| (header.base_offset, header.partition_leader_epoch) = (5, 6));
+                let batch = Batch::of_values(THEN, &values).with(|header| header.partition_leader_epoch = 6);
                 side.step(codec, version, &produce(version, &topic, 0, batch.encode()))?;
             }
             let answer = side.ask(12, &fetch(12, vec![fetch_topic(12, &topic, vec![from(0, 0)])]))?;

@@ -12,6 +12,8 @@ use uuid::Uuid;
 
 /// Kafka's `Errors.UNKNOWN_TOPIC_OR_PARTITION`.
 pub const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
+/// Kafka's `Errors.UNKNOWN_TOPIC_ID`.
+pub const UNKNOWN_TOPIC_ID: i16 = 100;
 /// An id that no topic has.
 pub const NOBODY: Uuid = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
 /// A time that no clock gives; the timestamp of the batches of these scripts.

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -232,18 +232,19 @@ fn transcript(name: &'static str, address: SocketAddr, script: impl Fn(&mut Side
 
 /// Both brokers, started by the first script, for all of them. (They are never dropped, but end with this process.)
 fn brokers() -> Result<(SocketAddr, SocketAddr)> {
-    static STARTED: Mutex<Option<(ApacheKafka, Target)>> = Mutex::new(None);
-    let mut started = STARTED.lock().ok().context("another script failed to start the brokers")?;
-    if started.is_none() {
-        let kafka = ApacheKafka::start_with(OPTIONS)?;
-        let ours = match std::env::var("COMPAT_BROKER").as_deref() {
-            Ok("apache") => Target::Apache(ApacheKafka::start_with(OPTIONS)?.into()),
-            _ => Target::Highwater(Box::new(Broker::start_with(OPTIONS)?)),
-        };
-        *started = Some((kafka, ours));
+    static STARTED: OnceLock<Result<(ApacheKafka, Target)>> = OnceLock::new();
+    match STARTED.get_or_init(start) {
+        Ok((kafka, ours)) => Ok((kafka.kafka(), ours.address())),
+        Err(error) => bail!("{error:#}"),
     }
-    let (kafka, ours) = started.as_ref().context("started")?;
-    Ok((kafka.kafka(), ours.address()))
+}
+
+fn start() -> Result<(ApacheKafka, Target)> {
+    let ours = match std::env::var("COMPAT_BROKER").as_deref() {
+        Ok("apache") => Target::Apache(ApacheKafka::start_with(OPTIONS)?.into()),
+        _ => Target::Highwater(Box::new(Broker::start_with(OPTIONS)?)),
+    };
+    Ok((ApacheKafka::start_with(OPTIONS)?, ours))
 }
 
 fn differences(theirs: &[(String, String)], ours: &[(String, String)]) -> Vec<String> {
