@@ -117,7 +117,7 @@ fn its_health_and_its_metrics_are_answered_over_http() -> Result<()> {
     ensure!(http::get(address, "/nowhere")?.status == 404);
     let metrics = http::get(address, "/metrics")?;
     ensure!(metrics.status == 200 && metrics.head.contains("content-type: text/plain"), "{}", metrics.head);
-    for line in metrics.body.lines().filter(|line| !line.starts_with('#')) {
+    for line in metrics.body.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
         ensure!(value.is_some(), "no sample: {line}");
     }
