@@ -25,7 +25,7 @@ use kafka_protocol::messages::{
     describe_configs_request::DescribeConfigsResource,
     describe_configs_response::{DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym},
 };
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 pub const API: Api = Api {
     key: 32,
@@ -87,7 +87,10 @@ fn answer(image: &Image, config: &ServerConfig, version: i16, asked: &DescribeCo
             Err((code, why)) => result.with_error_code(code.code()).with_error_message(Some(text(why))),
         }
     };
-    DescribeConfigsResponse::default().with_results(asked.resources.iter().map(one).collect())
+    // A name of a few bytes is answered with kilobytes: once, however often it is asked for.
+    let mut seen = HashSet::new();
+    let distinct = asked.resources.iter().filter(|resource| seen.insert((resource.resource_type, &resource.resource_name)));
+    DescribeConfigsResponse::default().with_results(distinct.map(one).collect())
 }
 
 fn synonym(of: Synonym) -> DescribeConfigsSynonym {
