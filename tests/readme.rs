@@ -8,7 +8,13 @@ use std::{env, fs, path::Path};
 type Render = fn() -> String;
 
 /// The regions and what renders them.
-const REGIONS: &[(&str, Render)] = &[("metrics", highwater::telemetry::names::readme_table)];
+const REGIONS: &[(&str, Render)] =
+    &[("configs", configs), ("apis", highwater::api::readme_table), ("metrics", highwater::telemetry::names::readme_table)];
+
+fn configs() -> String {
+    let (server, topics) = (highwater::config::keys::markdown(), highwater::config::topic_keys::markdown());
+    format!("{}\n\n{}", server.trim_end(), topics.trim_end())
+}
 
 #[test]
 fn tables_are_fresh() {
