@@ -72,16 +72,12 @@ fn answer(image: &Image, config: &ServerConfig, version: i16, asked: &DescribeCo
         let documentation = asked.include_documentation.then(|| text(described.key.doc));
         entry.with_config_type(described.key.kind.wire()).with_documentation(documentation)
     };
-    let mut seen = HashSet::new();
-    let mut one = |resource: &DescribeConfigsResource| {
+    let one = |resource: &DescribeConfigsResource| {
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone())
             .with_error_message(Some(text("")));
-        let again = !seen.insert((resource.resource_type, resource.resource_name.clone()));
-        let described =
-            if again { Err((ErrorCode::InvalidRequest, "Duplicate resource.".to_owned())) } else { describe(image, config, resource) };
-        match described {
+        match describe(image, config, resource) {
             Ok(all) => {
                 let wanted = |described: &Described| match &resource.configuration_keys {
                     Some(keys) if !keys.is_empty() => keys.iter().any(|key| &**key == described.key.name),
@@ -92,7 +88,10 @@ fn answer(image: &Image, config: &ServerConfig, version: i16, asked: &DescribeCo
             Err((code, why)) => result.with_error_code(code.code()).with_error_message(Some(text(why))),
         }
     };
-    DescribeConfigsResponse::default().with_results(asked.resources.iter().map(&mut one).collect())
+    // A name of a few bytes is answered with kilobytes: once, however often it is asked for.
+    let mut seen = HashSet::new();
+    let distinct = asked.resources.iter().filter(|resource| seen.insert((resource.resource_type, &resource.resource_name)));
+    DescribeConfigsResponse::default().with_results(distinct.map(one).collect())
 }
 
 fn synonym(of: Synonym) -> DescribeConfigsSynonym {
