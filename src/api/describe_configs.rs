@@ -4,7 +4,8 @@
 //!   its type and, if asked, its documentation. Version 4 is flexible.
 //! - A broker by its id; the empty name means what all brokers share by dynamic configuration, which is nothing yet. Another broker is
 //!   INVALID_REQUEST. Of a broker's loggers and of client metrics there are none to tell; other kinds are INVALID_REQUEST.
-//! - No key is sensitive yet.
+//! - No key is sensitive yet. A resource that stands twice is INVALID_REQUEST the second time (Kafka answers it again): else a small
+//!   request could ask for an answer of any size.
 
 use super::{
     Api, Body, Context, FrameMax, Request,
@@ -25,7 +26,7 @@ use kafka_protocol::messages::{
     describe_configs_request::DescribeConfigsResource,
     describe_configs_response::{DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym},
 };
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 pub const API: Api = Api {
     key: 32,
@@ -71,12 +72,16 @@ fn answer(image: &Image, config: &ServerConfig, version: i16, asked: &DescribeCo
         let documentation = asked.include_documentation.then(|| text(described.key.doc));
         entry.with_config_type(described.key.kind.wire()).with_documentation(documentation)
     };
-    let one = |resource: &DescribeConfigsResource| {
+    let mut seen = HashSet::new();
+    let mut one = |resource: &DescribeConfigsResource| {
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone())
             .with_error_message(Some(text("")));
-        match describe(image, config, resource) {
+        let again = !seen.insert((resource.resource_type, resource.resource_name.clone()));
+        let described =
+            if again { Err((ErrorCode::InvalidRequest, "Duplicate resource.".to_owned())) } else { describe(image, config, resource) };
+        match described {
             Ok(all) => {
                 let wanted = |described: &Described| match &resource.configuration_keys {
                     Some(keys) if !keys.is_empty() => keys.iter().any(|key| &**key == described.key.name),
@@ -87,7 +92,7 @@ fn answer(image: &Image, config: &ServerConfig, version: i16, asked: &DescribeCo
             Err((code, why)) => result.with_error_code(code.code()).with_error_message(Some(text(why))),
         }
     };
-    DescribeConfigsResponse::default().with_results(asked.resources.iter().map(one).collect())
+    DescribeConfigsResponse::default().with_results(asked.resources.iter().map(&mut one).collect())
 }
 
 fn synonym(of: Synonym) -> DescribeConfigsSynonym {
@@ -162,6 +167,17 @@ mod tests {
             let documented = segment_ms.documentation.as_ref().is_some_and(|doc| doc.starts_with("A segment older"));
             assert_eq!((segment_ms.config_type, documented), if version >= 3 { (5, true) } else { (0, false) });
         }
+    }
+
+    #[test]
+    fn a_resource_is_answered_once() {
+        let cluster = cluster(&[]);
+        let broker =
+            DescribeConfigsResource::default().with_resource_type(BROKER).with_resource_name(text("1")).with_configuration_keys(None);
+        let asked = DescribeConfigsRequest::default().with_resources(vec![broker.clone(), broker]);
+        let response = answer(&cluster.image(), &config(&[]), 4, &asked);
+        let told: Vec<(i16, usize)> = response.results.iter().map(|result| (result.error_code, result.configs.len())).collect();
+        assert_eq!(told, [(0, KEYS.len()), (ErrorCode::InvalidRequest.code(), 0)]);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::{
     types::{BadTopicName, BrokerId, ErrorCode, LeaderEpoch, TopicId, TopicName},
 };
 use std::{
-    collections::{BTreeMap, HashSet},
+    cell::OnceCell,
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -115,9 +116,24 @@ impl From<&AdminError> for ErrorCode {
     }
 }
 
-/// Topics whose names differ only in these share a metric's name in Kafka, which therefore refuses them.
-fn without_collision_chars(name: &str) -> String {
-    name.replace('.', "_")
+/// Topics whose names differ only in `.` and `_` share a metric's name in Kafka, which therefore refuses them. The names that can collide,
+/// by what they come to; made when the first is asked for.
+struct Collisions<'a> {
+    image: &'a Image,
+    by_unified: OnceCell<HashMap<String, &'a TopicName>>,
+}
+
+impl Collisions<'_> {
+    fn with(&self, name: &str) -> Option<&TopicName> {
+        let can = |name: &str| name.contains(['.', '_']);
+        let unified = |name: &str| name.replace('.', "_");
+        if !can(name) {
+            return None;
+        }
+        let names = || self.image.topics().map(|topic| &topic.name).filter(|name| can(name.as_str()));
+        let by_unified = self.by_unified.get_or_init(|| names().map(|name| (unified(name.as_str()), name)).collect());
+        by_unified.get(&unified(name)).copied()
+    }
 }
 
 impl Image {
@@ -130,8 +146,9 @@ impl Image {
     ) -> Decision<Vec<Result<Arc<Topic>, AdminError>>> {
         let mut room = PARTITIONS_PER_REQUEST_MAX;
         let mut names = HashSet::new();
+        let collisions = Collisions { image: self, by_unified: OnceCell::new() };
         let mut create = |(new, id): (&NewTopic, &TopicId)| {
-            let topic = self.new_topic(settings, new, *id)?;
+            let topic = self.new_topic(settings, &collisions, new, *id)?;
             if !names.insert(topic.name.clone()) {
                 return Err(AdminError::Request("Duplicate topic name.".to_owned()));
             }
@@ -148,17 +165,13 @@ impl Image {
         Decision { records: reply.iter().flatten().map(record).collect(), reply }
     }
 
-    fn new_topic(&self, settings: &Settings, new: &NewTopic, id: TopicId) -> Result<Topic, AdminError> {
+    fn new_topic(&self, settings: &Settings, collisions: &Collisions<'_>, new: &NewTopic, id: TopicId) -> Result<Topic, AdminError> {
         let name = TopicName::new(&new.name)?;
         if self.topic(&new.name).is_some() {
             return Err(AdminError::Exists(name));
         }
-        if new.name.contains(['.', '_']) {
-            let unified = without_collision_chars(&new.name);
-            let collides = |topic: &&Arc<Topic>| without_collision_chars(topic.name.as_str()) == unified;
-            if let Some(existing) = self.topics().find(collides) {
-                return Err(AdminError::NameCollides { name: new.name.clone(), existing: existing.name.clone() });
-            }
+        if let Some(existing) = collisions.with(&new.name) {
+            return Err(AdminError::NameCollides { name: new.name.clone(), existing: existing.clone() });
         }
         let nulls: Vec<&str> = new.configs.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key.as_str()).collect();
         if !nulls.is_empty() {

@@ -225,7 +225,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Journals a creation, has its directories made, and shows it.
+    /// Journals a creation, has its directories made, and shows it. A topic that fails at that is seen for the moment until it is taken
+    /// back; nothing can be written to it.
     fn enact_creation(&self, journal: &mut Journal, decision: Decision<Replies>, first: impl Fn(&Topic) -> PartitionIndex) -> Replies {
         let Decision { records, mut reply } = decision;
         let image = match self.commit(journal, &records) {
@@ -240,25 +241,27 @@ impl Cluster {
             let first = first(decided);
             if let Err(why) = self.publish(&Change::Created { topic: topic.clone(), first }) {
                 if first == PartitionIndex(0) {
-                    undo.push(Record::Deleted { id: topic.id, name: topic.name.clone() });
+                    undo.push(topic);
                 }
                 *one = Err(AdminError::Storage(why));
             }
         }
-        self.image.store(self.undo(journal, image, &undo));
+        self.image.store(image);
+        if !undo.is_empty() {
+            self.undo(journal, undo);
+        }
         reply
     }
 
-    /// Takes back topics whose directories could not be made: their creation is answered with an error, so they must not be there.
-    fn undo(&self, journal: &mut Journal, image: Arc<Image>, records: &[Record]) -> Arc<Image> {
-        if records.is_empty() {
-            return image;
+    /// Takes back topics whose directories could not all be made: their creation is answered with an error, so they must not be there.
+    fn undo(&self, journal: &mut Journal, topics: Vec<Arc<Topic>>) {
+        let records: Vec<Record> = topics.iter().map(|topic| Record::Deleted { id: topic.id, name: topic.name.clone() }).collect();
+        let decision = Decision { records, reply: topics.into_iter().map(Ok).collect() };
+        let (reply, gone) = self.enact(journal, decision, |topic| Change::Deleted { topic });
+        let failed = reply.into_iter().find_map(Result::err).or_else(|| self.forget_in(journal, &gone).err());
+        if let Some(error) = failed {
+            tracing::warn!(%error, "topics whose directories could not be made are taken back at the next start only");
         }
-        if let Err(error) = journal.append(records) {
-            tracing::warn!(%error, "topics whose directories could not be made are there nevertheless");
-            return image;
-        }
-        self.applied(&image, records)
     }
 
     /// Journals a change of what is there, shows it, and has it put into effect. Also says for which topics that went well; where it

@@ -206,7 +206,7 @@ fn names_are_refused_as_in_kafka() {
     let collides = "Topic 'a_b.c' collides with existing topic: a.b_c".to_owned();
     assert_eq!(refused(&cluster, named("a_b.c")), (ErrorCode::InvalidTopicException, collides));
     assert_eq!(refused(&cluster, named("..")).0, ErrorCode::InvalidTopicException);
-    assert!(create_one(&cluster, named("a-b-c")).is_ok());
+    assert!(create_one(&cluster, named("a-b-c")).is_ok() && create_one(&cluster, named("a_c_b")).is_ok());
     let replies = cluster.create_topics(&[named("twice"), named("twice")], false);
     assert!(replies[0].is_ok());
     assert_eq!(ErrorCode::from(replies[1].as_ref().unwrap_err()), ErrorCode::InvalidRequest);
@@ -367,6 +367,7 @@ fn a_topic_whose_directories_cannot_be_made_is_not_there() {
     *recorder.refuses.lock() = Some("the disk is full".to_owned());
     assert_eq!(create_one(&cluster, named("t")), Err(AdminError::Storage("the disk is full".to_owned())));
     assert!(cluster.image().topic("t").is_none() && open(&disk).unwrap().image().topic("t").is_none());
+    assert_eq!(*recorder.told.lock(), ["created t 0..1", "deleted t"]);
     *recorder.refuses.lock() = None;
     let topic = create_one(&cluster, named("t")).unwrap();
     // A deletion stands even if the directories can't be removed: the next start does it.

@@ -268,6 +268,26 @@ mod tests {
         assert_eq!(load(&["queued.max.request.bytes=209715200"]).unwrap().queued_max_request_bytes, Some(209_715_200));
     }
 
+    /// What stands in the server.properties that Apache Kafka 4 is shipped with starts this broker, too.
+    #[test]
+    fn kafkas_own_example_is_understood() {
+        let text = "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n\
+            listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ninter.broker.listener.name=PLAINTEXT\n\
+            advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\ncontroller.listener.names=CONTROLLER\n\
+            listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\nnum.network.threads=3\nnum.io.threads=8\n\
+            socket.send.buffer.bytes=102400\nsocket.request.max.bytes=104857600\nlog.dirs=/tmp/kraft-combined-logs\nnum.partitions=1\n\
+            num.recovery.threads.per.data.dir=2\noffsets.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n\
+            transaction.state.log.min.isr=1\nlog.retention.hours=168\nlog.segment.bytes=1073741824\n\
+            log.retention.check.interval.ms=300000\n";
+        let sources = Sources { file: Some(("server.properties".to_owned(), text.to_owned())), ..Sources::default() };
+        let loaded = ServerConfig::load(&sources).unwrap();
+        let all: Vec<String> =
+            loaded.config.listeners.iter().map(|listener| format!("{} {}", listener.bind, listener.advertised)).collect();
+        assert_eq!(all, [":9092 localhost:9092"]);
+        assert!(loaded.warnings.iter().all(|warning| warning.ends_with("is not used by highwater")), "{:?}", loaded.warnings);
+        assert_eq!(loaded.warnings.len(), 10);
+    }
+
     #[test]
     fn server_keys_are_the_topics_defaults() {
         let config = load(&["log.retention.hours=1", "message.max.bytes=5000", "log.flush.scheduler.interval.ms=7"]).unwrap();
