@@ -73,7 +73,7 @@ fn answer(image: &Image, config: &ServerConfig, version: i16, asked: &DescribeCo
         entry.with_config_type(described.key.kind.wire()).with_documentation(documentation)
     };
     let mut seen = HashSet::new();
-    let mut one = |resource: &DescribeConfigsResource| {
+    let one = |resource: &DescribeConfigsResource| {
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone())
