@@ -110,9 +110,10 @@ pub fn check_epoch(believed: LeaderEpoch, current: LeaderEpoch) -> Result<(), Er
 }
 
 impl Service for ContextService {
-    fn frame_bytes_max(&self, prelude: Prelude) -> usize {
-        let api = place_of(prelude.api_key).and_then(at);
-        api.map_or(UNKNOWN_FRAME_BYTES_MAX, |api| api.frame_bytes_max(self.0.config.socket_request_max_bytes))
+    fn frame_bytes_max(&self, prelude: Option<Prelude>) -> usize {
+        let max = self.0.config.socket_request_max_bytes;
+        let Some(prelude) = prelude else { return max };
+        place_of(prelude.api_key).and_then(at).map_or(UNKNOWN_FRAME_BYTES_MAX, |api| api.frame_bytes_max(max))
     }
 
     fn handle(&self, connection: &Arc<ConnectionInfo>, frame: Bytes) -> (usize, Result<Answer, Refusal>) {
@@ -172,6 +173,6 @@ fn fault(refusal: &Refusal) -> Option<FrameFault> {
         Refusal::FrameLength { .. } => FrameFault::BadHeader,
         Refusal::UnknownApi(_) => FrameFault::UnknownApi,
         Refusal::UnsupportedVersion { .. } => FrameFault::UnknownVersion,
-        Refusal::Unacknowledged(_) | Refusal::Encode(_) | Refusal::OutOfMemory(_) => return None,
+        Refusal::Unacknowledged(_) | Refusal::Encode(_) | Refusal::OutOfMemory(_) | Refusal::Slow { .. } => return None,
     })
 }

@@ -37,11 +37,24 @@ pub struct Limits {
     pub out_bytes_max: usize,
     /// How long a frame waits for memory before its connection is closed: frames that are half there hold memory that others wait for.
     pub memory_wait: Duration,
+    /// How long a frame may take to arrive while others wait for the memory that it holds, and a second more for each
+    /// [`PACE_BYTES_PER_SECOND`] of it.
+    pub frame_time: Duration,
 }
 
+/// See [`Limits::frame_time`].
+const PACE_BYTES_PER_SECOND: usize = 8 << 20;
+/// How often a frame's pace is looked at while no bytes come.
+const PACE_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Limits {
-    pub const DEFAULT: Self =
-        Self { idle: Some(Duration::from_secs(600)), pending_max: 32, out_bytes_max: 1 << 20, memory_wait: Duration::from_secs(30) };
+    pub const DEFAULT: Self = Self {
+        idle: Some(Duration::from_secs(600)),
+        pending_max: 32,
+        out_bytes_max: 1 << 20,
+        memory_wait: Duration::from_secs(30),
+        frame_time: Duration::from_secs(5),
+    };
 }
 
 type Waiting = Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>;
@@ -69,8 +82,9 @@ enum Wake {
     Readable(io::Result<()>),
     Writable(io::Result<()>),
     Answered(Result<Reply, Refusal>),
-    Memory(usize, Option<Reserved>),
+    Memory(usize, Reserved),
     MemoryTimeout,
+    Pace,
     Idle,
     Stop,
 }
@@ -94,6 +108,7 @@ pub async fn serve<S: Service>(
         slots: VecDeque::new(),
         outbox: Outbox::default(),
         wanted: None,
+        held_since: Instant::now(),
         stopping: false,
         read_at: Instant::now(),
         active: Instant::now(),
@@ -140,6 +155,8 @@ struct Connection<S> {
     outbox: Outbox<Meta>,
     /// The frame under way needs so much memory that was not there.
     wanted: Option<usize>,
+    /// Since when the frame under way holds memory, if it does.
+    held_since: Instant,
     stopping: bool,
     /// When the last bytes came: what a request's queue time counts from.
     read_at: Instant,
@@ -149,9 +166,11 @@ struct Connection<S> {
 impl<S: Service> Connection<S> {
     async fn run(&mut self, stop: &mut watch::Receiver<bool>) -> Result<CloseReason, End> {
         let idle = sleep_until(self.idle_deadline());
-        tokio::pin!(idle);
+        let pace = sleep_until(tokio::time::Instant::now());
+        tokio::pin!(idle, pace);
         loop {
             self.handle_frames()?;
+            self.check_pace()?;
             self.collect()?;
             let written = self.write()?;
             if self.outbox.is_empty() && self.slots.is_empty() {
@@ -172,7 +191,7 @@ impl<S: Service> Connection<S> {
                     Err(e) => return Err(e.into()),
                 }
             }
-            match self.wait(idle.as_mut(), stop).await {
+            match self.wait(idle.as_mut(), pace.as_mut(), stop).await {
                 Wake::Readable(ready) => {
                     ready?;
                     match self.inbound.read(&self.stream) {
@@ -189,11 +208,13 @@ impl<S: Service> Connection<S> {
                         slot.answer = Ok(answer);
                     }
                 }
-                Wake::Memory(bytes, Some(reserved)) => {
+                Wake::Memory(bytes, reserved) => {
                     self.wanted = None;
+                    self.held_since = Instant::now();
                     self.inbound.reserve_room(bytes, reserved);
                 }
-                Wake::Memory(_, None) | Wake::MemoryTimeout => return Err(self.refuse(Refusal::OutOfMemory(self.limits.memory_wait))),
+                Wake::Pace => pace.as_mut().reset(tokio::time::Instant::now() + PACE_INTERVAL),
+                Wake::MemoryTimeout => return Err(self.refuse(Refusal::OutOfMemory(self.limits.memory_wait))),
                 Wake::Idle if self.idle_deadline() <= tokio::time::Instant::now() => return Ok(CloseReason::Idle),
                 Wake::Idle => idle.as_mut().reset(self.idle_deadline()),
                 Wake::Stop => self.stopping = true,
@@ -201,7 +222,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    async fn wait(&mut self, idle: Pin<&mut Sleep>, stop: &mut watch::Receiver<bool>) -> Wake {
+    async fn wait(&mut self, idle: Pin<&mut Sleep>, pace: Pin<&mut Sleep>, stop: &mut watch::Receiver<bool>) -> Wake {
         let may_read = self.wanted.is_none() && self.has_room() && !self.stopping;
         let (memory, wanted, memory_wait) = (&self.memory, self.wanted, self.limits.memory_wait);
         let stream = &self.stream;
@@ -213,6 +234,7 @@ impl<S: Service> Connection<S> {
             ready = stream.readable(), if may_read => Wake::Readable(ready),
             got = reserve(memory, wanted) => Wake::Memory(wanted.unwrap_or(0), got),
             () = tokio::time::sleep(memory_wait), if wanted.is_some() => Wake::MemoryTimeout,
+            () = pace, if self.inbound.holds().is_some() => Wake::Pace,
             () = idle => Wake::Idle,
             _ = stop.wait_for(|stop| *stop), if !self.stopping => Wake::Stop,
         }
@@ -224,11 +246,23 @@ impl<S: Service> Connection<S> {
             match self.inbound.next(self.service.as_ref(), &self.memory) {
                 Ok(Next::Frame(frame)) => self.handle(frame)?,
                 Ok(Next::Read) => return Ok(()),
+                Ok(Next::Reserved) => self.held_since = Instant::now(),
                 Ok(Next::Memory(bytes)) => self.wanted = Some(bytes),
                 Err(refusal) => return Err(self.refuse(refusal)),
             }
         }
         Ok(())
+    }
+
+    /// Refuses a frame that holds memory for too long while others wait for it.
+    fn check_pace(&self) -> Result<(), End> {
+        let Some(len) = self.inbound.holds().filter(|_| self.memory.is_contended()) else { return Ok(()) };
+        let seconds = u64::try_from(len / PACE_BYTES_PER_SECOND).unwrap_or(u64::MAX);
+        let after = self.limits.frame_time.saturating_add(Duration::from_secs(seconds));
+        if self.held_since.elapsed() < after {
+            return Ok(());
+        }
+        Err(self.refuse(Refusal::Slow { len, after }))
     }
 
     fn handle(&mut self, frame: Frame) -> Result<(), End> {
@@ -315,7 +349,7 @@ impl<S: Service> Connection<S> {
     }
 }
 
-async fn reserve(memory: &Memory, wanted: Option<usize>) -> Option<Reserved> {
+async fn reserve(memory: &Memory, wanted: Option<usize>) -> Reserved {
     match wanted {
         Some(bytes) => memory.reserve(bytes).await,
         None => pending().await,

@@ -26,6 +26,8 @@ pub enum Next {
     Frame(Frame),
     /// More bytes have to be read.
     Read,
+    /// The frame under way has got its memory just now; more bytes have to be read.
+    Reserved,
     /// The frame needs so many bytes of the budget before it may be read.
     Memory(usize),
 }
@@ -41,10 +43,7 @@ impl Inbound {
     pub fn next<S: Service>(&mut self, service: &S, memory: &Memory) -> Result<Next, Refusal> {
         let Some(prefix) = self.buffer.first_chunk::<LENGTH_BYTES>() else { return Ok(Next::Read) };
         let len = i32::from_be_bytes(*prefix);
-        let Some(prelude) = self.buffer.get(LENGTH_BYTES..).and_then(Prelude::peek) else {
-            // Even the shortest request has a prelude, and no limit is lower than this one.
-            return self.check_len(len, usize::MAX).map(|_| Next::Read);
-        };
+        let prelude = self.buffer.get(LENGTH_BYTES..).and_then(Prelude::peek);
         let len = self.check_len(len, service.frame_bytes_max(prelude))?;
         let whole = len.saturating_add(LENGTH_BYTES);
         if self.buffer.len() >= whole {
@@ -52,11 +51,13 @@ impl Inbound {
             let bytes = self.buffer.split_to(len).freeze();
             return Ok(Next::Frame(Frame { bytes, reserved: self.reserved.take() }));
         }
-        if whole > CHUNK_BYTES && self.reserved.is_none() {
+        // A length alone is only a claim: memory is taken for a frame of which a chunk is there.
+        if whole > CHUNK_BYTES && self.buffer.len() >= CHUNK_BYTES && self.reserved.is_none() {
             match memory.try_reserve(whole) {
                 Some(reserved) => self.reserve_room(whole, reserved),
                 None => return Ok(Next::Memory(whole)),
             }
+            return Ok(Next::Reserved);
         }
         Ok(Next::Read)
     }
@@ -65,6 +66,12 @@ impl Inbound {
     pub fn reserve_room(&mut self, whole: usize, reserved: Reserved) {
         self.reserved = Some(reserved);
         self.buffer.reserve(whole.saturating_sub(self.buffer.len()));
+    }
+
+    /// The length of the frame under way, if it holds memory of the budget.
+    pub fn holds(&self) -> Option<usize> {
+        let prefix = self.buffer.first_chunk::<LENGTH_BYTES>().filter(|_| self.reserved.is_some())?;
+        usize::try_from(i32::from_be_bytes(*prefix)).ok()
     }
 
     fn check_len(&self, len: i32, max: usize) -> Result<usize, Refusal> {

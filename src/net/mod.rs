@@ -58,6 +58,8 @@ pub enum Refusal {
     Encode(#[from] EncodeError),
     #[error("no memory for the request within {} s: queued.max.request.bytes is taken by other requests", .0.as_secs())]
     OutOfMemory(Duration),
+    #[error("a frame of {len} bytes was not there after {} s, while other requests wait for the memory that it holds", .after.as_secs())]
+    Slow { len: usize, after: Duration },
 }
 
 /// An answered request, for metrics.
@@ -73,8 +75,8 @@ pub struct Answered {
 
 /// What connections serve. The broker's is `api::Context`; tests have their own.
 pub trait Service: Send + Sync + 'static {
-    /// The most bytes that a frame which begins like this may have.
-    fn frame_bytes_max(&self, prelude: Prelude) -> usize;
+    /// The most bytes that a frame which begins like this may have; with `None`, that any frame may have.
+    fn frame_bytes_max(&self, prelude: Option<Prelude>) -> usize;
     /// Handles one frame (without its length); the number is the API's place in the table.
     fn handle(&self, connection: &Arc<ConnectionInfo>, frame: Bytes) -> (usize, Result<Answer, Refusal>);
     /// An answer has left.

@@ -31,7 +31,7 @@ fn echo(frame: &Bytes) -> Reply {
 }
 
 impl Service for Echo {
-    fn frame_bytes_max(&self, _: Prelude) -> usize {
+    fn frame_bytes_max(&self, _: Option<Prelude>) -> usize {
         8 << 20
     }
     fn handle(&self, _: &Arc<ConnectionInfo>, frame: Bytes) -> (usize, Result<Answer, Refusal>) {
