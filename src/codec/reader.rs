@@ -29,17 +29,23 @@ pub enum Malformed {
     Field(String),
 }
 
+/// The most array elements and tagged fields in one request: 100,000 partitions in a request are legitimate, millions are not, and an
+/// element that takes a byte on the wire can take a hundred in memory.
+pub const ELEMENTS_MAX: usize = 400_000;
+
 /// Reads from the front of a frame.
 #[derive(Debug, Clone)]
 pub struct Reader {
     bytes: Bytes,
     flexible: bool,
+    /// Array elements and tagged fields so far.
+    elements: usize,
 }
 
 impl Reader {
     /// `flexible`: whether strings, arrays and bytes are in compact form and structs end in tagged fields.
     pub fn new(bytes: Bytes, flexible: bool) -> Self {
-        Self { bytes, flexible }
+        Self { bytes, flexible, elements: 0 }
     }
 
     pub fn remaining(&self) -> usize {
@@ -149,7 +155,16 @@ impl Reader {
         if elements > bytes_left / element_bytes_min.max(1) {
             return Err(Malformed::ArrayLength { elements: elements as u64, bytes_left });
         }
+        self.count(elements)?;
         Ok(elements)
+    }
+
+    fn count(&mut self, elements: usize) -> Result<(), Malformed> {
+        self.elements = self.elements.saturating_add(elements);
+        if self.elements > ELEMENTS_MAX {
+            return Err(Malformed::TooManyElements { max: ELEMENTS_MAX });
+        }
+        Ok(())
     }
 
     /// Skips the tagged fields at the end of a struct, handing each to `known`; nothing before flexible versions. Returns their number.
@@ -161,6 +176,7 @@ impl Reader {
         if count > self.remaining() / 2 {
             return Err(Malformed::ArrayLength { elements: count as u64, bytes_left: self.remaining() });
         }
+        self.count(count)?;
         for _ in 0..count {
             let tag = self.uvarint()?;
             let size = self.uvarint()? as usize;

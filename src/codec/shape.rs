@@ -2,13 +2,10 @@
 //!
 //! `kafka-protocol` takes memory for an array by the length that the wire gives, unchecked, and a byte on the wire can become a
 //! hundred in memory. A [`Shape`] says what a request is made of; [`Shape::check`] walks the frame by it without taking memory,
-//! holds every length against the bytes left and the sum of elements against [`ELEMENTS_MAX`]. What passes decodes in bounded memory.
+//! holds every length against the bytes left and the sum of elements against [`ELEMENTS_MAX`](super::reader::ELEMENTS_MAX). What passes decodes in bounded memory.
 
 use super::reader::{Malformed, Reader};
 use bytes::Bytes;
-
-/// The most array elements and tagged fields in one request: 100,000 partitions in a request are legitimate, millions are not.
-pub const ELEMENTS_MAX: usize = 400_000;
 
 /// A field's type.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +62,7 @@ pub struct Shape(pub &'static [Field]);
 impl Shape {
     /// Walks a request's body; `Ok` if it has this shape to its last byte.
     pub fn check(&self, body: &Bytes, version: i16, flexible: bool) -> Result<(), Malformed> {
-        let mut walk = Walk { reader: Reader::new(body.clone(), flexible), version, elements: 0 };
+        let mut walk = Walk { reader: Reader::new(body.clone(), flexible), version };
         walk.fields(self.0)?;
         walk.reader.finish()
     }
@@ -74,26 +71,16 @@ impl Shape {
 struct Walk {
     reader: Reader,
     version: i16,
-    elements: usize,
 }
 
 impl Walk {
-    fn count(&mut self, elements: usize) -> Result<(), Malformed> {
-        self.elements = self.elements.saturating_add(elements);
-        if self.elements > ELEMENTS_MAX {
-            return Err(Malformed::TooManyElements { max: ELEMENTS_MAX });
-        }
-        Ok(())
-    }
-
     fn fields(&mut self, fields: &'static [Field]) -> Result<(), Malformed> {
         for field in fields {
             if (field.since..=field.until).contains(&self.version) {
                 self.value(&field.kind)?;
             }
         }
-        let tagged = self.reader.skip_tagged_fields()?;
-        self.count(tagged)
+        self.reader.skip_tagged_fields().map(drop)
     }
 
     fn value(&mut self, kind: &'static Kind) -> Result<(), Malformed> {
@@ -109,12 +96,10 @@ impl Walk {
             }
             Kind::Array(element) => {
                 let elements = self.reader.array_len(1)?;
-                self.count(elements)?;
                 (0..elements).try_for_each(|_| self.value(element))
             }
             Kind::Structs(fields) => {
                 let elements = self.reader.array_len(1)?;
-                self.count(elements)?;
                 (0..elements).try_for_each(|_| self.fields(fields))
             }
             Kind::Maybe(fields) => match self.reader.i8()? {
@@ -128,6 +113,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::reader::ELEMENTS_MAX;
 
     const SHAPE: Shape = Shape(&[always(Kind::Structs(&[always(TEXT), since(1, I32)])), until(0, BOOL)]);
 
