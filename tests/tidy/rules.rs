@@ -161,7 +161,8 @@ fn numbers_an_error(code: &str) -> bool {
         let compared = rest.trim_start_matches([' ', ')']).starts_with("!= ");
         let rest = rest.trim_start_matches(['=', '!', ':', '(', ')', ' ']).trim_start_matches('-');
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        !digits.is_empty() && !(digits == "0" && compared)
+        let any_error = digits == "0" && compared;
+        !digits.is_empty() && !any_error
     };
     let after = |word: &str| code.match_indices(word).any(|(at, _)| number(&code[at + word.len()..]));
     after("error_code") || after("error.code()") || after("ErrorCode::from")

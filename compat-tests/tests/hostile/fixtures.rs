@@ -3,7 +3,7 @@
 
 use crate::{
     batches::{self, Batch, produce, record},
-    requests::{REQUESTS, TOPIC},
+    requests::{REQUESTS, TOPIC, WIDE_TOPIC},
     wire::{Body, CLIENT_ID, Lie, Noise, frame, framed, zigzag},
 };
 
@@ -189,6 +189,7 @@ pub fn amplified(bytes: usize) -> Vec<(&'static str, Vec<u8>)> {
         count.varint((bytes / element.len()) as u64 + 1);
         frame(key, version, true, &[before, &count.finish(), &repeat(element), after].concat())
     };
+    let named = [&[0, WIDE_TOPIC.len() as u8], WIDE_TOPIC.as_bytes()].concat();
     vec![
         ("many-metadata-v8-empty-names", plain(3, 8, &[], &[0, 0], &[0, 0, 0])),
         ("many-metadata-v8-null-names", plain(3, 8, &[], &[0xff, 0xff], &[0, 0, 0])),
@@ -200,6 +201,12 @@ pub fn amplified(bytes: usize) -> Vec<(&'static str, Vec<u8>)> {
         ("many-create-partitions-v2-empty-names", flexible(37, 2, &[], &[1, 0, 0, 0, 2, 0, 0], &[0, 0, 5, 0xdc, 0, 0])),
         ("many-describe-configs-v4-empty-names", flexible(32, 4, &[], &[2, 1, 0, 0], &[0, 0, 0])),
         ("many-describe-configs-v4-brokers", flexible(32, 4, &[], &[4, 2, b'1', 0, 0], &[1, 1, 0])),
+        ("many-metadata-v8-one-name", plain(3, 8, &[], &named, &[0, 0, 0])),
+        ("many-describe-configs-v2-one-topic", plain(32, 2, &[], &[&[2], &named[..], &[0xff; 4]].concat(), &[1])),
+        ("many-describe-topic-partitions-v0-one-name", {
+            let compact = [&[WIDE_TOPIC.len() as u8 + 1], WIDE_TOPIC.as_bytes(), &[0]].concat();
+            flexible(75, 0, &[], &compact, &[0, 0, 7, 0xd0, 0xff, 0])
+        }),
         ("many-list-offsets-v6-empty-topics", flexible(2, 6, &[0xff, 0xff, 0xff, 0xff, 0], &[1, 1, 0], &[0])),
         ("many-offset-for-leader-epoch-v4-empty-topics", flexible(23, 4, &[0xff, 0xff, 0xff, 0xfe], &[1, 1, 0], &[0])),
         ("many-describe-topic-partitions-v0-empty-names", flexible(75, 0, &[], &[1, 0], &[0, 0, 7, 0xd0, 0xff, 0])),

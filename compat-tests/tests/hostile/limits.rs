@@ -89,19 +89,38 @@ fn half_frames_hold_little_memory() {
     victim.ends_well();
 }
 
-/// A frame's length alone takes no memory from others: with a budget for requests, these claim many times as much.
-#[test]
-fn claimed_lengths_do_not_starve_others() {
+/// With a budget for requests, these claim many times as much; some send so much of it that it is really held for them.
+fn claims_do_not_starve_others(sent: usize) -> Victim {
     let mut victim = Victim::start_with(&[("socket.request.max.bytes", "33554432"), ("queued.max.request.bytes", "67108864")]);
-    let claim = [&(30i32 << 20).to_be_bytes()[..], &produce(TOPIC, None)[4..]].concat();
+    let claim = [&(30i32 << 20).to_be_bytes()[..], &produce(TOPIC, None)[4..], &vec![0; sent]].concat();
     let mut claiming: Vec<Socket> = (0..40).map(|_| victim.connect()).collect();
     for socket in &mut claiming {
         socket.send(&claim).expect("claim a large frame");
     }
     victim.serves_others("40 claims of 30 MiB");
     fill(&victim, 3);
-    victim.grown_at_most(64, "40 claims of 30 MiB").expect("bounded memory");
-    drop(claiming);
+    victim.grown_at_most(96, "40 claims of 30 MiB").expect("bounded memory");
+    victim.holding = claiming;
+    victim
+}
+
+#[test]
+fn claimed_lengths_do_not_starve_others() {
+    let victim = claims_do_not_starve_others(100);
+    let large = Batch::of(&vec![b'x'; 20 << 20]).encode();
+    assert!(matches!(victim.connect().ask(&produce(TOPIC, Some(&large))), Outcome::Answer(_)), "a large request of another client");
+    victim.ends_well();
+}
+
+#[test]
+fn stalled_frames_do_not_starve_others() {
+    let mut victim = claims_do_not_starve_others(200_000);
+    // The first two hold memory that the others wait for: they are closed before those.
+    let held = victim.holding[..2].iter_mut().map(Socket::receive).collect::<Vec<_>>();
+    assert_eq!(held, [Outcome::Closed, Outcome::Closed], "stalled frames hold their memory for ever");
+    let log = victim.broker.as_ref().map(|_| victim.log()).unwrap_or_default();
+    assert!(log.contains("while other requests wait"), "{log}");
+    victim.serves_others("stalled frames");
     victim.ends_well();
 }
 

@@ -5,6 +5,9 @@ use crate::wire::{Body, Lie, Noise, Place, frame};
 /// The topic that correct requests are about.
 pub const TOPIC: &str = "hostile-plain";
 
+/// A topic of many partitions: named often, it makes a large answer of a small request.
+pub const WIDE_TOPIC: &str = "hostile-wide";
+
 /// A request that the broker answers if nothing is changed in it.
 pub struct Request {
     pub name: &'static str,
