@@ -46,8 +46,6 @@ reasons! {
         AcksZeroFailed = "acks_zero_failed",
         /// Reading or writing failed.
         Io = "io",
-        /// The client did not read its answers in time.
-        SlowReader = "slow_reader",
         /// The broker stops.
         Shutdown = "shutdown",
     }
@@ -56,12 +54,8 @@ reasons! {
 reasons! {
     /// Why a connection was closed before it was served.
     RejectReason {
-        /// `max.connections`.
-        MaxConnections = "max_connections",
         /// `max.connections.per.ip` or its overrides.
         MaxConnectionsPerIp = "max_connections_per_ip",
-        /// `accept` failed, as when there are no file descriptors left.
-        Accept = "accept",
     }
 }
 
@@ -80,8 +74,6 @@ reasons! {
         UnknownVersion = "unknown_version",
         /// The body does not follow its schema, or its lengths lie.
         Malformed = "malformed",
-        /// The connection ended in the middle of it.
-        Truncated = "truncated",
     }
 }
 
@@ -155,7 +147,7 @@ impl Events {
         }
     }
 
-    /// The sizes of a request's and its answer's frames, their length prefixes included.
+    /// The sizes of a request's and its answer's frames.
     pub fn request_bytes(&self, api: usize, request: usize, response: usize) {
         let Some(metrics) = self.apis.get(api) else { return };
         let handles = metrics.handles(&self.registry);

@@ -53,8 +53,8 @@ metrics! {
     REQUESTS = Counter "highwater_requests_total" ["api", "error"] "Requests answered, by API and by the answer's first error code (NONE if it has none)";
     REQUEST_DURATION = Histogram(REQUEST_SECONDS) "highwater_request_duration_seconds" ["api"] "Time from a request's last byte read to its answer's last byte written";
     REQUEST_STAGE_DURATION = Histogram(REQUEST_SECONDS) "highwater_request_stage_duration_seconds" ["api", "stage"] "The parts of that time: queue (before work began), work, wait (for offsets, data or syncs) and send (written behind earlier answers)";
-    REQUEST_BYTES = Counter "highwater_request_bytes_total" ["api"] "Bytes of requests, their length prefix included";
-    RESPONSE_BYTES = Counter "highwater_response_bytes_total" ["api"] "Bytes of answers, their length prefix included";
+    REQUEST_BYTES = Counter "highwater_request_bytes_total" ["api"] "Bytes of requests' frames";
+    RESPONSE_BYTES = Counter "highwater_response_bytes_total" ["api"] "Bytes of answers' frames";
     NETWORK_RECEIVED = Counter "highwater_network_received_bytes_total" [] "Bytes read from Kafka clients' connections";
     NETWORK_SENT = Counter "highwater_network_sent_bytes_total" [] "Bytes written to Kafka clients' connections";
     CONNECTIONS = Gauge "highwater_connections" [] "Kafka clients' connections open now";
