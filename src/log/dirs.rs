@@ -112,6 +112,14 @@ impl DataDir {
         Ok(())
     }
 
+    /// Less of a partition is durable than was thought.
+    pub fn lower_recovery_point(&self, topic: &TopicPartition, to: Offset) -> Result<(), LogError> {
+        let mut checkpoints = self.checkpoints.lock();
+        let mut new = checkpoints.clone();
+        new.recovery_points.insert(topic.clone(), to);
+        self.replace(&mut checkpoints, new)
+    }
+
     /// Forgets a partition that's no longer here, durably, if the files speak of it: a new one of its name must not inherit them.
     pub fn forget(&self, topic: &TopicPartition) -> Result<(), LogError> {
         let mut checkpoints = self.checkpoints.lock();

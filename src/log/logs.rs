@@ -110,6 +110,8 @@ struct Chores {
 
 /// So many partitions at rest are synced in one tick.
 const RESTS_PER_TICK: usize = 64;
+/// From this many partitions on, a sync of the whole file system is cheaper than some for each.
+const CLOSED_AT_ONCE_MIN: usize = if cfg!(test) { 2 } else { 32 };
 
 impl Logs {
     /// Makes and locks the data directories.
@@ -215,9 +217,17 @@ impl Logs {
             data_dir.forget(&spec.topic)?;
         }
         let (recovery_point, log_start) = data_dir.checkpointed(&spec.topic);
-        let producer_id_expiration_ms = self.settings.producer_id_expiration_ms;
-        let opening =
-            Opening { disk: &self.disk, dir: path, spec, clean: data_dir.clean, recovery_point, log_start, now, producer_id_expiration_ms };
+        let opening = Opening {
+            disk: &self.disk,
+            dir: path,
+            spec,
+            clean: data_dir.clean,
+            recovery_point,
+            lower_recovery_point: &|to| data_dir.lower_recovery_point(&spec.topic, to),
+            log_start,
+            now,
+            producer_id_expiration_ms: self.settings.producer_id_expiration_ms,
+        };
         let log = if there { recover::open(&opening) } else { recover::create(&opening) }?;
         log.lead(spec.leader_epoch);
         Ok(log)
@@ -372,6 +382,7 @@ impl Logs {
     /// after it.
     pub fn close(&self, _now: Millis) -> Result<(), LogError> {
         let held: Vec<_> = self.partitions.read().values().map(|held| (Arc::clone(&held.log), held.dir)).collect();
+        self.close_at_once(&held);
         let next = AtomicUsize::new(0);
         let failed: Mutex<Vec<(usize, AppendError)>> = Mutex::default();
         let work = || {
@@ -395,6 +406,24 @@ impl Logs {
     }
 }
 
+impl Logs {
+    /// Closes many partitions with one sync of each file system; those that remain are closed one by one, as are few.
+    fn close_at_once(&self, held: &[(Arc<PartitionLog>, usize)]) {
+        if held.len() < CLOSED_AT_ONCE_MIN {
+            return;
+        }
+        for (i, dir) in self.dirs.iter().enumerate() {
+            let here = held.iter().filter(|(_, dir)| *dir == i).map(|(log, _)| log);
+            let written: Vec<_> = here.filter(|log| log.close_unsynced().unwrap_or(false)).collect();
+            match self.disk.sync_all(&dir.path) {
+                Ok(true) => written.into_iter().for_each(|log| log.note_closed()),
+                Ok(false) => {}
+                Err(error) => written.into_iter().for_each(|log| log.fail(&error)),
+            }
+        }
+    }
+}
+
 /// Whether segments that were rolled are durable now.
 fn sync_what_is_due(log: &PartitionLog, now: Millis) -> bool {
     if log.offline_reason().is_some() {
@@ -405,13 +434,17 @@ fn sync_what_is_due(log: &PartitionLog, now: Millis) -> bool {
         log.syncing.note_time(now);
         return false;
     }
+    let tidy = log.syncing.tidy();
     let waited = now.0.saturating_sub(log.syncing.at().0);
     // A failure takes the partition out of service, and is logged there.
     if synced < log_end && waited >= log.config().flush_ms {
         log.syncing.note_time(now);
         let _ = log.sync();
     }
-    log.has_rolled() && log.sync_closed().is_ok()
+    if log.has_rolled() {
+        let _ = log.sync_closed();
+    }
+    log.syncing.tidy() > tidy
 }
 
 fn least_loaded(load: &mut [usize]) -> usize {

@@ -97,6 +97,8 @@ pub(super) struct Writer {
     pub entries: (usize, usize),
     /// Something changed that a clean stop has to write.
     pub dirty: bool,
+    /// A clean stop has begun: nothing is appended any more.
+    pub closed: bool,
 }
 
 /// One partition's log. All methods may be called from any thread; those that do I/O block.
@@ -113,7 +115,7 @@ pub struct PartitionLog {
     /// The epochs changed since their file was written. Lost by a crash they come back from the batches.
     pub(super) epochs_dirty: AtomicBool,
     pub(super) syncing: Syncing,
-    pub(super) failed: OnceLock<String>,
+    failed: OnceLock<String>,
     deleted: AtomicBool,
     watch: Watch,
     pub(super) stats: Stats,
@@ -162,6 +164,7 @@ impl PartitionLog {
             last_entry,
             entries,
             dirty: parts.dirty,
+            closed: false,
         };
         Ok(Self {
             topic: parts.topic,
@@ -205,6 +208,9 @@ impl PartitionLog {
         config: &TopicConfig,
     ) -> Result<Appended, AppendError> {
         self.check_writable()?;
+        if writer.closed {
+            return Err(AppendError::Offline("the broker is stopping".into()));
+        }
         let Accepted { mut header, records, log_append_time } = accepted;
         let marker = marker_of(&header, &records);
         let marks = self.watermarks();

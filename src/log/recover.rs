@@ -33,6 +33,8 @@ pub(super) struct Opening<'a> {
     pub clean: bool,
     /// Everything below was durable.
     pub recovery_point: Option<Offset>,
+    /// Lowers the checkpoint of that, durably.
+    pub lower_recovery_point: &'a dyn Fn(Offset) -> Result<(), LogError>,
     /// Where the log starts by its checkpoint: records below were deleted, though their segment may be there.
     pub log_start: Option<Offset>,
     pub now: Millis,
@@ -65,6 +67,8 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     recovery.producers.on_high_watermark(log_end);
     recovery.producers.expire(opening.now, opening.producer_id_expiration_ms);
     let rested = recovery.remove_stray_snapshots(&listing, log_end);
+    // Descriptors are few and partitions many: files open again when they're used.
+    recovery.segments.iter().for_each(|segment| segment.close_file());
     let was_checked = checked_from.is_some();
     let last_stable = recovery.producers.last_stable_offset(log_end).max(log_start);
     // What was checked was written anew, indexes at least, and is not durable.
@@ -199,15 +203,19 @@ impl<'a> Recovery<'a> {
             segments.push(Arc::new(Segment::existing(Arc::clone(place), *base, size)));
         }
         let buf = scan_buffer(segments.iter().map(|segment| segment.size()).max().unwrap_or(0));
-        let recovery = Self {
+        let mut recovery = Self {
             place,
             segments,
             producers: ProducerStates::default(),
-            epochs: load_epochs(place, listing)?,
+            epochs: Epochs::default(),
             snapshots: of(Kind::Snapshot),
             txn_indexes: of(Kind::TxnIndex),
             buf,
         };
+        match load_epochs(place, listing)? {
+            Some(epochs) => recovery.epochs = epochs,
+            None => recovery.rebuild_epochs(if opening.clean { Offset(i64::MAX) } else { opening.recovery_point.unwrap_or_default() })?,
+        }
         if opening.clean {
             let (offsets, times) = (of(Kind::OffsetIndex), of(Kind::TimeIndex));
             for segment in recovery.segments.iter().filter(|s| !offsets.contains(&s.base()) || !times.contains(&s.base())) {
@@ -219,13 +227,30 @@ impl<'a> Recovery<'a> {
         Ok(recovery)
     }
 
+    /// The epochs of the batches in segments that begin below `point`, by their headers; those above are checked, and noted then.
+    fn rebuild_epochs(&mut self, point: Offset) -> Result<(), LogError> {
+        for segment in self.segments.iter().filter(|segment| segment.base() < point && segment.size() > 0) {
+            let file = segment.file()?;
+            let mut walk = Walk::new(&*file, 0, segment.size(), &mut self.buf);
+            // What can't be walked is cut or refused later.
+            while let Ok(Some(batch)) = walk.next_batch() {
+                if self.epochs.latest().is_none_or(|last| batch.header.leader_epoch > last.epoch) {
+                    self.epochs.assign(batch.header.leader_epoch, batch.header.base_offset);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The log's end, with the producers as they are there; and from where on it was checked, if it was.
     fn find_end(&mut self, opening: &Opening<'_>) -> Result<(Offset, Option<Offset>), LogError> {
         let start = opening.log_start.unwrap_or_default();
         let Some(last) = self.segments.last().cloned() else { return Ok((start, (!opening.clean).then_some(start))) };
+        let first = self.segments.first().map_or(Offset(0), |segment| segment.base());
+        let point = opening.recovery_point.unwrap_or(first).max(first);
         if let Some(base) = self.broken_txn_index() {
             tracing::warn!(partition = %opening.spec.topic, %base, "rebuilding a broken transaction index");
-            let point = if opening.clean { base } else { base.min(opening.recovery_point.unwrap_or(base)) };
+            let point = if opening.clean { base } else { base.min(point) };
             return Ok((self.check_from(point, opening)?, Some(point)));
         }
         if opening.clean {
@@ -241,8 +266,6 @@ impl<'a> Recovery<'a> {
             }
             return Ok((self.check_from(last.base(), opening)?, Some(last.base())));
         }
-        let first = self.segments.first().map_or(Offset(0), |segment| segment.base());
-        let point = opening.recovery_point.unwrap_or(first).max(first);
         Ok((self.check_from(point, opening)?, Some(point)))
     }
 
@@ -310,6 +333,10 @@ impl<'a> Recovery<'a> {
     fn check_from(&mut self, point: Offset, opening: &Opening<'_>) -> Result<Offset, LogError> {
         let first = model::segment_of(&self.segments, |s| s.base(), point).unwrap_or(0);
         let Some(segment) = self.segments.get(first).cloned() else { return Ok(point) };
+        if opening.recovery_point.is_some_and(|durable| durable > point) {
+            // Files that it speaks for are about to be replaced.
+            (opening.lower_recovery_point)(point)?;
+        }
         let start = self.segments.first().map_or(Offset(0), |s| s.base());
         let broken = self.is_txn_index_broken(segment.base());
         let limit = if broken { segment.base() } else { point };
@@ -544,14 +571,18 @@ fn apply(file: &dyn DiskFile, batch: &Found, producers: &mut ProducerStates) -> 
     Ok(producers.apply(&batch.header, marker.as_ref()).as_ref().and_then(AbortedTxn::of))
 }
 
-fn load_epochs(place: &Place, listing: &[Entry]) -> Result<Epochs, LogError> {
+/// `None` if there is no file or it can't be read: the epochs then come from the batches.
+fn load_epochs(place: &Place, listing: &[Entry]) -> Result<Option<Epochs>, LogError> {
     if !listing.iter().any(|e| e.name == EPOCHS_FILE) {
-        return Ok(Epochs::default());
+        return Ok(None);
     }
     let path = place.dir.join(EPOCHS_FILE);
     let text = place.disk.read(&path)?;
-    Ok(Epochs::decode(&String::from_utf8_lossy(&text)).unwrap_or_else(|error| {
-        tracing::warn!(file = %path.display(), %error, "leaving out leader epochs that can't be read");
-        Epochs::default()
-    }))
+    match Epochs::decode(&String::from_utf8_lossy(&text)) {
+        Ok(epochs) => Ok(Some(epochs)),
+        Err(error) => {
+            tracing::warn!(file = %path.display(), %error, "making the leader epochs anew");
+            Ok(None)
+        }
+    }
 }

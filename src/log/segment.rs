@@ -383,6 +383,11 @@ impl Segment {
         Ok(())
     }
 
+    /// Closes the file until it's needed again.
+    pub fn close_file(&self) {
+        *self.file.lock() = None;
+    }
+
     /// Closes the file and drops the indexes if they weren't used since the last call. Only for segments with nothing to sync or flush.
     pub fn rest(&self) {
         if self.used.swap(false, Ordering::Relaxed) {

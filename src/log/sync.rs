@@ -6,7 +6,7 @@
 use super::{
     AppendError,
     files::{EPOCHS_FILE, Kind, METADATA_FILE},
-    io::{OpenMode, write_atomically},
+    io::{Disk, OpenMode, write_atomically},
     partition::{PartitionLog, Writer},
     segment::optional,
 };
@@ -14,6 +14,7 @@ use crate::types::{Millis, Offset};
 use parking_lot::{Condvar, Mutex};
 use std::{
     io,
+    path::Path,
     sync::atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
@@ -196,12 +197,47 @@ impl PartitionLog {
     pub(super) fn close(&self) -> Result<(), AppendError> {
         let mut writer = self.writer.lock();
         self.check_writable()?;
+        writer.closed = true;
         if writer.dirty {
             self.rest_at_end(&writer)?;
             writer.dirty = false;
         }
-        let _ = self.failed.set("the broker is stopping".into());
         Ok(())
+    }
+
+    /// The first half of closing many partitions at once: all is written and nothing synced. False if there was nothing to write.
+    pub(super) fn close_unsynced(&self) -> io::Result<bool> {
+        let mut writer = self.writer.lock();
+        if self.offline_reason().is_some() || !writer.dirty || self.has_nothing(&writer) {
+            return Ok(false);
+        }
+        writer.closed = true;
+        let end = self.watermarks().log_end;
+        let write = || {
+            writer.active.note_end()?;
+            writer.active.flush_index()?;
+            self.write_snapshot(&writer, end)?;
+            self.syncing.note_dir_change();
+            self.epochs_dirty.store(true, Ordering::Relaxed);
+            let text = self.epochs.read().encode();
+            write_unsynced(&*self.place.disk, &self.place.dir.join(EPOCHS_FILE), text.as_bytes())
+        };
+        write().inspect_err(|error| self.fail(error)).map(|()| true)
+    }
+
+    /// The second half: everything that was written is durable now.
+    pub(super) fn note_closed(&self) {
+        let mut writer = self.writer.lock();
+        let end = self.watermarks().log_end;
+        self.syncing.synced.fetch_max(end.0, Ordering::AcqRel);
+        self.syncing.tidy.fetch_max(writer.active.base().0, Ordering::AcqRel);
+        self.remove_old_snapshot(end);
+        writer.dirty = false;
+    }
+
+    /// Nothing was ever appended: its epoch comes back with the metadata.
+    fn has_nothing(&self, writer: &Writer) -> bool {
+        self.watermarks().log_end == Offset(0) && writer.active.size() == 0
     }
 
     /// Brings the recovery point to the end of a log that nobody writes to, so that a start after a crash finds nothing to check.
@@ -217,8 +253,7 @@ impl PartitionLog {
     /// Brings the recovery point to the log's end. The snapshot comes last: where it is whole, everything below it is durable. Appends wait.
     fn rest_at_end(&self, writer: &Writer) -> Result<(), AppendError> {
         let end = self.watermarks().log_end;
-        if end == Offset(0) && writer.active.size() == 0 {
-            // Nothing was ever appended: its epoch comes back with the metadata.
+        if self.has_nothing(writer) {
             return Ok(());
         }
         self.sync_to(end)?;
@@ -251,4 +286,11 @@ impl PartitionLog {
             let _ = self.place.disk.remove_file(&self.place.path(Offset(old), Kind::Snapshot));
         }
     }
+}
+
+/// Replaces a file; a crash before the next sync of the file system may leave neither the old nor the new one.
+fn write_unsynced(disk: &dyn Disk, path: &Path, contents: &[u8]) -> io::Result<()> {
+    let file = disk.open(path, OpenMode::Create)?;
+    file.set_len(0)?;
+    file.write_at(&[io::IoSlice::new(contents)], 0)
 }

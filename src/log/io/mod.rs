@@ -50,6 +50,11 @@ pub trait Disk: Send + Sync {
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()>;
     /// Makes creations, renames and removals in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes everything durable that was written on the file system of `dir`, in one go; false if this disk can't, and nothing was done.
+    fn sync_all(&self, dir: &Path) -> io::Result<bool> {
+        let _ = dir;
+        Ok(false)
+    }
     /// Bytes that this process may still write on the file system of `dir`.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
     /// An exclusive lock on a file (made if need be), held until the value drops or the process ends; `WouldBlock` if another holds it.

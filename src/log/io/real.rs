@@ -76,6 +76,15 @@ impl Disk for RealDisk {
         File::open(dir).and_then(|d| d.sync_all()).map_err(|e| name_path(dir, e))
     }
 
+    fn sync_all(&self, dir: &Path) -> io::Result<bool> {
+        let synced = || {
+            let dir = File::open(dir)?;
+            rustix::fs::syncfs(&dir)?;
+            Ok(true)
+        };
+        synced().map_err(|e| name_path(dir, e))
+    }
+
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(dir).map_err(|e| name_path(dir, e.into()))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

@@ -223,6 +223,13 @@ impl Contents {
         self.pending.push(change);
     }
 
+    fn sync(&mut self) {
+        if !self.pending.is_empty() {
+            self.durable.clone_from(&self.live);
+            self.pending.clear();
+        }
+    }
+
     /// Each pending change is there or not; often a prefix of them is, as most disks have it. One write may be torn.
     fn lose(&mut self, random: &mut Random) {
         let pending = std::mem::take(&mut self.pending);
@@ -371,6 +378,18 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn sync_all(&self, _dir: &Path) -> io::Result<bool> {
+        let mut state = self.state.lock();
+        state.count()?;
+        if state.random.one_in(2) {
+            return Ok(false);
+        }
+        state.files.iter_mut().for_each(Contents::sync);
+        state.pending.clear();
+        state.durable_names = state.names.clone();
+        Ok(true)
+    }
+
     fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
         Ok(1 << 40)
     }
@@ -441,9 +460,7 @@ impl DiskFile for SimFile {
         let mut state = self.state.lock();
         state.count()?;
         state.syncs += 1;
-        let contents = &mut state.files[self.id];
-        contents.durable = contents.live.clone();
-        contents.pending.clear();
+        state.files[self.id].sync();
         Ok(())
     }
 
