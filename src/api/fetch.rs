@@ -75,12 +75,13 @@ fn resolve(context: &Context, request: &Request, asked: &FetchRequest, follower:
     for topic in &asked.topics {
         let of = topic_ref(&topic.name, topic.id)?;
         partitions.extend(topic.partitions.iter().map(|p| {
+            // Any negative epoch is none (`FetchRequest.optionalEpoch`).
             let ask = PartitionAsk {
                 fetch_offset: p.fetch_offset,
                 log_start_offset: p.log_start_offset,
                 max_bytes: p.max_bytes,
-                current_leader_epoch: p.current_leader_epoch,
-                last_fetched_epoch: p.last_fetched_epoch,
+                current_leader_epoch: p.current_leader_epoch.max(LeaderEpoch::NONE),
+                last_fetched_epoch: p.last_fetched_epoch.max(LeaderEpoch::NONE),
             };
             (PartitionKey { topic: of.clone(), partition: p.index }, ask)
         }));

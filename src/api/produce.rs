@@ -101,7 +101,33 @@ fn append_topic(
 /// Why a partition's records were not taken.
 enum Failure {
     Code(ErrorCode),
-    Append(AppendError),
+    /// The request's records aren't what every partition wants.
+    Records(AppendError),
+    /// This partition's log refused them; it begins at `log_start`.
+    Append {
+        error: AppendError,
+        log_start: Offset,
+    },
+}
+
+impl Failure {
+    fn of(error: AppendError, log: &PartitionLog) -> Self {
+        Self::Append { error, log_start: log.watermarks().log_start }
+    }
+
+    /// The log start that the client is told, which shows it whether its records expired or its state was lost (KAFKA-5793).
+    /// Kafka knows it only once it has looked into a sound batch (`ReplicaManager.appendToLocalLog`).
+    fn log_start(&self) -> Offset {
+        use AppendError::{Corrupt, Io, LargerThanSegment, Offline, TooLarge, UnsupportedMagic};
+        match self {
+            Self::Append {
+                error: Corrupt(_) | UnsupportedMagic(_) | TooLarge { .. } | LargerThanSegment { .. } | Offline(_) | Io(_),
+                ..
+            } => Offset(-1),
+            Self::Append { log_start, .. } => *log_start,
+            Self::Code(_) | Self::Records(_) => Offset(-1),
+        }
+    }
 }
 
 fn append_partition(
@@ -118,8 +144,8 @@ fn append_partition(
     if acks == -1 && log.config().min_insync_replicas > 1 {
         return Err(Failure::Code(ErrorCode::NotEnoughReplicas));
     }
-    let batch = split_one_batch(&asked.records.unwrap_or_default(), request.version()).map_err(Failure::Append)?;
-    log.append(context.now(), batch, Origin::Client).map_err(Failure::Append)
+    let batch = split_one_batch(&asked.records.unwrap_or_default(), request.version()).map_err(Failure::Records)?;
+    log.append(context.now(), batch, Origin::Client).map_err(|error| Failure::of(error, log))
 }
 
 fn partition_answer(index: i32, appended: &Appended) -> PartitionProduceResponse {
@@ -131,11 +157,14 @@ fn partition_answer(index: i32, appended: &Appended) -> PartitionProduceResponse
 }
 
 fn failed(index: i32, failure: &Failure) -> PartitionProduceResponse {
-    let refused =
-        PartitionProduceResponse::default().with_index(index).with_base_offset(-1).with_log_append_time_ms(-1).with_log_start_offset(-1);
+    let refused = PartitionProduceResponse::default()
+        .with_index(index)
+        .with_base_offset(-1)
+        .with_log_append_time_ms(-1)
+        .with_log_start_offset(failure.log_start().0);
     match failure {
         Failure::Code(code) => refused.with_error_code(code.code()),
-        Failure::Append(error) => refused
+        Failure::Records(error) | Failure::Append { error, .. } => refused
             .with_error_code(ErrorCode::from(error).code())
             .with_error_message(Some(StrBytes::from_string(error.to_string())))
             .with_record_errors(blamed(error)),
@@ -157,10 +186,11 @@ fn blamed(error: &AppendError) -> Vec<BatchIndexAndErrorMessage> {
 /// Waits until all that was appended is on disk; a partition whose sync failed answers with an error instead.
 async fn synced(mut response: ProduceResponse, syncs: Vec<Sync>) -> ProduceResponse {
     for Sync { log, to, topic, partition } in syncs {
-        let done = tokio::task::spawn_blocking(move || log.sync_to(to)).await;
+        let syncing = log.clone();
+        let done = tokio::task::spawn_blocking(move || syncing.sync_to(to)).await;
         let failure = match done {
             Ok(Ok(())) => continue,
-            Ok(Err(error)) => Failure::Append(error),
+            Ok(Err(error)) => Failure::of(error, &log),
             Err(_) => Failure::Code(ErrorCode::KafkaStorageError),
         };
         let answered = response.responses.get_mut(topic).and_then(|t| t.partition_responses.get_mut(partition));

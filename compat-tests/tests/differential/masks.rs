@@ -1,5 +1,6 @@
 //! What may differ between Apache Kafka's answers and ours, and why. Everything that isn't taken out here has to be equal.
 
+use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteTopicsResponse, DescribeClusterResponse,
     DescribeConfigsResponse, DescribeTopicPartitionsResponse, FetchResponse, InitProducerIdResponse, ListOffsetsResponse, MetadataResponse,
@@ -153,6 +154,10 @@ impl Masked for DescribeConfigsResponse {
     fn mask(&mut self) {
         for resource in &mut self.results {
             mask_message(&mut resource.error_message);
+            // Kafka has no words for an unknown topic; we have.
+            if resource.error_code == UNKNOWN_TOPIC_OR_PARTITION {
+                resource.error_message = None;
+            }
             resource.configs.retain(|config| !is_kafkas_alone(&config.name));
             // Kafka's order is that of a hash table.
             resource.configs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -218,7 +223,8 @@ impl Masked for FetchResponse {
             // Kafka has those that it doesn't know last, or first. (What the limits leave of each shows in which order it read them.)
             topic.partitions.sort_by_key(|partition| (partition.partition_index, partition.error_code));
         }
-        self.responses.sort_by(|a, b| (&a.topic, a.topic_id).cmp(&(&b.topic, b.topic_id)));
+        let errors = |topic: &FetchableTopicResponse| topic.partitions.iter().map(|partition| partition.error_code).collect::<Vec<_>>();
+        self.responses.sort_by_key(|topic| (topic.topic.clone(), errors(topic)));
         for node in &mut self.node_endpoints {
             node.port = PORT;
         }
@@ -230,6 +236,8 @@ impl Masked for ListOffsetsResponse {
         for topic in &mut self.topics {
             // Kafka's order is that of a hash table.
             topic.partitions.sort_by_key(|partition| (partition.partition_index, partition.error_code));
+            // A partition that was asked for twice is refused once.
+            topic.partitions.dedup();
         }
         // Kafka groups what it has by topic, and so leaves out a topic without partitions.
         self.topics.retain(|topic| !topic.partitions.is_empty());

@@ -46,6 +46,7 @@ fn create() {
         let ask = MetadataRequest::default().with_topics(Some(vec![named("make-not")])).with_allow_auto_topic_creation(false);
         side.step("what was only validated isn't there", 9, &ask)?;
         side.wait_for_partitions("make-assigned-7", 2)?;
+        side.wait_for_partitions("make-configs-7", 1)?;
         let ask = MetadataRequest::default().with_topics(Some(vec![named("make-assigned-7"), named("make-configs-7")]));
         side.step("what was made", 9, &ask)?;
         Ok(())
