@@ -208,11 +208,12 @@ impl Logs {
     fn open_one(&self, spec: &PartitionSpec, dir: usize, there: bool, now: Millis) -> Result<PartitionLog, LogError> {
         let data_dir = self.dirs.get(dir).ok_or(LogError::NoDirectory)?;
         let path = data_dir.path.join(spec.topic.to_string());
-        let mut there = there;
-        if there && self.topic_id(&path)?.is_some_and(|id| id != spec.topic_id) {
+        let topic_id = if there { self.topic_id(&path)? } else { None };
+        let is_another = topic_id.is_some_and(|id| id != spec.topic_id);
+        if is_another {
             self.set_aside(&path, &spec.topic)?;
-            there = false;
         }
+        let there = there && !is_another;
         if !there {
             data_dir.forget(&spec.topic)?;
         }
@@ -221,6 +222,7 @@ impl Logs {
             disk: &self.disk,
             dir: path,
             spec,
+            has_metadata: there && topic_id.is_some(),
             clean: data_dir.clean,
             recovery_point,
             lower_recovery_point: &|to| data_dir.lower_recovery_point(&spec.topic, to),

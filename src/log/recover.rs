@@ -29,6 +29,8 @@ pub(super) struct Opening<'a> {
     pub disk: &'a Arc<dyn Disk>,
     pub dir: PathBuf,
     pub spec: &'a PartitionSpec,
+    /// The directory holds the topic's id.
+    pub has_metadata: bool,
     /// The data directory was left by a clean stop.
     pub clean: bool,
     /// Everything below was durable.
@@ -55,7 +57,9 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     if finish_replacements(&place, &listing)? {
         listing = place.disk.list(&place.dir)?;
     }
-    let new_metadata = ensure_metadata(&place, &listing, opening)?;
+    if !opening.has_metadata {
+        write_metadata(&place, opening)?;
+    }
     let mut recovery = Recovery::new(opening, &place, &listing)?;
     let (log_end, checked_from) = recovery.find_end(opening)?;
     let log_end = recovery.settle(opening, log_end)?;
@@ -89,7 +93,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
         rested: rested.filter(|rested| *rested <= synced),
         now: opening.now,
         dirty: was_checked,
-        dir_dirty: was_checked || new_metadata,
+        dir_dirty: was_checked || !opening.has_metadata,
     })?)
 }
 
@@ -139,19 +143,12 @@ fn end_of_file(file: &dyn DiskFile, base: Offset) -> Result<Offset, LogError> {
     Ok(end)
 }
 
-/// Writes the topic id if it isn't there or torn. It becomes durable with the first sync.
-fn ensure_metadata(place: &Place, listing: &[Entry], opening: &Opening<'_>) -> Result<bool, LogError> {
-    let path = place.dir.join(METADATA_FILE);
-    if listing.iter().any(|e| e.name == METADATA_FILE) {
-        let text = place.disk.read(&path)?;
-        if checkpoints::decode_metadata(&String::from_utf8_lossy(&text)) == Some(opening.spec.topic_id) {
-            return Ok(false);
-        }
-    }
-    let file = place.disk.open(&path, OpenMode::Create)?;
+/// Writes the topic id. It becomes durable with the first sync.
+fn write_metadata(place: &Place, opening: &Opening<'_>) -> Result<(), LogError> {
+    let file = place.disk.open(&place.dir.join(METADATA_FILE), OpenMode::Create)?;
     file.set_len(0)?;
     file.write_at(&[io::IoSlice::new(checkpoints::encode_metadata(opening.spec.topic_id).as_bytes())], 0)?;
-    Ok(true)
+    Ok(())
 }
 
 /// A partition while it's being opened.

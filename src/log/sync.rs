@@ -216,7 +216,9 @@ impl PartitionLog {
         let write = || {
             writer.active.note_end()?;
             writer.active.flush_index()?;
-            self.write_snapshot(&writer, end)?;
+            if !self.syncing.has_rested_at(end) {
+                self.write_snapshot(&writer, end)?;
+            }
             self.syncing.note_dir_change();
             self.epochs_dirty.store(true, Ordering::Relaxed);
             let text = self.epochs.read().encode();
