@@ -109,7 +109,7 @@ struct Chores {
 }
 
 /// So many partitions at rest are synced in one tick.
-const RESTS_PER_TICK: usize = 64;
+const RESTS_PER_TICK: usize = 16;
 /// From this many partitions on, a sync of the whole file system is cheaper than some for each.
 const CLOSED_AT_ONCE_MIN: usize = if cfg!(test) { 2 } else { 32 };
 
