@@ -6,7 +6,7 @@ use crate::{
     victim::{Outcome, Socket, Victim, metadata},
     wire::{Body, frame},
 };
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 /// A Fetch of everything in the topic's first partition.
 fn fetch_all() -> Vec<u8> {
@@ -115,11 +115,15 @@ fn claimed_lengths_do_not_starve_others() {
 #[test]
 fn stalled_frames_do_not_starve_others() {
     let mut victim = claims_do_not_starve_others(200_000);
-    // The first two hold memory that the others wait for: they are closed before those.
-    let held = victim.holding[..2].iter_mut().map(Socket::receive).collect::<Vec<_>>();
-    assert_eq!(held, [Outcome::Closed, Outcome::Closed], "stalled frames hold their memory for ever");
-    let log = victim.broker.as_ref().map(|_| victim.log()).unwrap_or_default();
-    assert!(log.contains("while other requests wait"), "{log}");
+    // Some two of them hold the memory that the others wait for: those are closed, whichever came first.
+    victim.holding.iter().for_each(|socket| socket.patience(Duration::from_millis(100)));
+    let mut closed = HashSet::new();
+    for nth in (0..victim.holding.len()).cycle().take(600) {
+        if victim.holding[nth].receive() == Outcome::Closed && closed.insert(nth) && closed.len() == 2 {
+            break;
+        }
+    }
+    assert_eq!(closed.len(), 2, "stalled frames hold their memory for ever");
     victim.serves_others("stalled frames");
     victim.ends_well();
 }
