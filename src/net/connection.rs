@@ -26,6 +26,9 @@ use tokio::{
     time::{Sleep, sleep_until},
 };
 
+/// After so many reads in a row that found bytes, other connections have their turn: a fast producer must not keep a thread for itself.
+const READS_PER_TURN: u32 = 8;
+
 /// The bounds of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -168,6 +171,7 @@ impl<S: Service> Connection<S> {
         let idle = sleep_until(self.idle_deadline());
         let pace = sleep_until(tokio::time::Instant::now());
         tokio::pin!(idle, pace);
+        let mut turns = 0_u32;
         loop {
             self.handle_frames()?;
             self.check_pace()?;
@@ -185,6 +189,10 @@ impl<S: Service> Connection<S> {
                     Ok(0) => return Ok(CloseReason::Client),
                     Ok(_) => {
                         self.touch();
+                        turns = turns.wrapping_add(1);
+                        if turns.is_multiple_of(READS_PER_TURN) {
+                            tokio::task::yield_now().await;
+                        }
                         continue;
                     }
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.inbound.rest(),

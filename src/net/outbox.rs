@@ -12,6 +12,8 @@ use tokio::{io::Interest, net::TcpStream};
 
 /// Parts gathered in one write.
 const GATHER_MAX: usize = 16;
+/// After so many bytes other connections have their turn, even if the socket takes more.
+const WRITE_BYTES_PER_TURN: usize = 2 << 20;
 /// The most of a file that is copied at once where `sendfile` cannot be used.
 const COPY_CHUNK_BYTES: usize = 64 << 10;
 
@@ -42,8 +44,9 @@ impl<T> Outbox<T> {
         self.memory_bytes
     }
 
-    /// Writes until all is out (`Ok(true)`) or the socket takes no more (`Ok(false)`); `sent` hears of each answer that has left.
+    /// Writes until all is out (`Ok(true)`), or the socket takes no more or it's others' turn (`Ok(false)`); `sent` hears of each answer that has left.
     pub fn write(&mut self, stream: &TcpStream, mut sent: impl FnMut(T)) -> io::Result<bool> {
+        let mut written = 0_usize;
         loop {
             while self.answers.front().is_some_and(|(segments, _)| segments.iter().all(Segment::is_empty)) {
                 if let Some((_, of)) = self.answers.pop_front() {
@@ -53,8 +56,14 @@ impl<T> Outbox<T> {
             if self.answers.is_empty() {
                 return Ok(true);
             }
+            if written >= WRITE_BYTES_PER_TURN {
+                return Ok(false);
+            }
             match stream.try_io(Interest::WRITABLE, || self.write_once(stream)) {
-                Ok(n) => self.advance(n),
+                Ok(n) => {
+                    written = written.saturating_add(n);
+                    self.advance(n);
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
