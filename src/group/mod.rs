@@ -1,0 +1,137 @@
+//! Consumer groups: what members and offsets a group has, decided and applied. Never sees a socket, a clock, a file or randomness.
+//!
+//! [`Groups`] is one shard: the groups of one partition of `__consumer_offsets`. Its methods are of three kinds:
+//!
+//! - `decide_*`: from the state and a command to a [`Decision`]: records to append, the change of what is only in memory, and replies.
+//!   They take `&self`; a decision that is dropped (its records could not be written) has changed nothing.
+//! - [`Groups::apply`] and [`Groups::apply_volatile`]: the only ones that change anything. `apply` is the same for a record that was just
+//!   decided and for one that is read back after a restart.
+//! - queries: [`Groups::describe`], [`Groups::list`], [`Groups::fetch_offsets`] …
+//!
+//! What a group is lies in records (members with their assignment in a generation, committed offsets). Who waits for whom in a rebalance
+//! and every deadline is only in memory: after a restart members go on in the last generation that became stable.
+//!
+//! Behaviour is that of Apache Kafka's `GroupMetadataManager`, `ClassicGroup` and `OffsetMetadataManager`.
+
+pub mod classic;
+mod describe;
+mod groups;
+mod offsets;
+mod record;
+mod subscription;
+#[cfg(test)]
+mod tests;
+
+pub use classic::{
+    Cause, Classic, Joined, LeaveMember, Left, Member, Note, State, Synced,
+    command::{Identity, Join, Leave, Protocol, Sync},
+};
+pub use describe::{Described, DescribedMember, Listed};
+pub use groups::{Group, Groups};
+pub use offsets::{Commit, CommitPartition, Committed};
+pub use record::{GroupMetadata, MemberMetadata, Record};
+
+use crate::types::Millis;
+use std::sync::Arc;
+
+/// A group's name (`group.id`).
+pub type GroupId = Arc<str>;
+/// A member's name, given by the coordinator.
+pub type MemberId = Arc<str>;
+/// A static member's name, given by its user (`group.instance.id`, KIP-345).
+pub type InstanceId = Arc<str>;
+
+/// The generation of a classic group: raised by every rebalance; −1 for none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Generation(pub i32);
+
+impl Generation {
+    /// What requests carry that belong to no member.
+    pub const NONE: Self = Self(-1);
+}
+
+/// The time of a decision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Now {
+    /// The wall clock: what records carry, and what offsets' age is measured by.
+    pub wall: Millis,
+    /// A clock that never jumps: what deadlines are measured by.
+    pub steady: Millis,
+}
+
+/// What a parked request is called by: the shell gives one to each request that may have to wait.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// An answer to a parked request.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    Join(Joined),
+    Sync(Synced),
+}
+
+/// The settings that decisions depend on, named as the broker's keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    pub group_min_session_timeout_ms: i32,
+    pub group_max_session_timeout_ms: i32,
+    pub group_initial_rebalance_delay_ms: i32,
+    pub group_max_size: usize,
+    /// In UTF-16 units, as Java counts them.
+    pub offset_metadata_max_bytes: usize,
+    pub offsets_retention_ms: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            group_min_session_timeout_ms: 6_000,
+            group_max_session_timeout_ms: 1_800_000,
+            group_initial_rebalance_delay_ms: 3_000,
+            group_max_size: usize::MAX,
+            offset_metadata_max_bytes: 4_096,
+            offsets_retention_ms: 7 * 24 * 3_600_000,
+        }
+    }
+}
+
+/// A change of what is only in memory.
+#[derive(Clone, Debug)]
+pub enum Volatile {
+    /// The group's classic state is this one now.
+    Classic(GroupId, Box<Classic>),
+    /// A member was heard of: its session lasts until then.
+    Alive { group: GroupId, member: MemberId, deadline: Millis },
+}
+
+/// What a command comes to.
+#[derive(Clone, Debug)]
+#[must_use = "a decision changes nothing until it is applied"]
+pub struct Decision<R> {
+    /// The answer to the command, to be given once the records are committed.
+    pub reply: R,
+    /// To be appended as one batch, then applied in order.
+    pub records: Vec<Record>,
+    /// To be applied after the records.
+    pub volatile: Option<Volatile>,
+    /// Answers to requests that wait, to be given once the records are committed.
+    pub replies: Vec<(Ticket, Reply)>,
+    /// What happened, for logs.
+    pub notes: Vec<Note>,
+    /// The change in memory holds even if the records can't be written: they say only that a group has no members, which a restart finds
+    /// out by itself.
+    pub records_may_fail: bool,
+}
+
+impl<R> Decision<R> {
+    /// An answer that changes nothing.
+    pub fn only(reply: R) -> Self {
+        Self { reply, records: Vec::new(), volatile: None, replies: Vec::new(), notes: Vec::new(), records_may_fail: false }
+    }
+
+    /// The same decision with another answer.
+    pub fn with_reply<S>(self, reply: S) -> Decision<S> {
+        let Self { records, volatile, replies, notes, records_may_fail, .. } = self;
+        Decision { reply, records, volatile, replies, notes, records_may_fail }
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of groups, one file a family; [`ctx`] is the shell that they use.
+
+mod ctx;
+mod joining;
+mod leaving;
+mod offsets;
+mod sim;
+mod statics;
+mod syncing;
