@@ -32,6 +32,7 @@ pub mod cli;
 pub mod cluster;
 pub mod codec;
 pub mod config;
+pub mod coordinator;
 pub mod group;
 pub mod log;
 pub mod net;

@@ -39,6 +39,16 @@ pub struct ServerConfig {
     pub producer_id_expiration_ms: i64,
     pub num_recovery_threads_per_data_dir: usize,
     pub log_flush_offset_checkpoint_interval_ms: i64,
+    pub group_min_session_timeout_ms: i32,
+    pub group_max_session_timeout_ms: i32,
+    pub group_initial_rebalance_delay_ms: i32,
+    pub group_max_size: usize,
+    pub offset_metadata_max_bytes: usize,
+    pub offsets_retention_minutes: i64,
+    pub offsets_retention_check_interval_ms: i64,
+    pub offsets_topic_num_partitions: i32,
+    pub offsets_topic_replication_factor: i16,
+    pub offsets_topic_segment_bytes: i64,
     /// What topics get where they override nothing.
     pub topic_defaults: TopicDefaults,
     /// The keys that were set: their text as it was given, for DescribeConfigs.
@@ -106,6 +116,16 @@ impl ServerConfig {
             producer_id_expiration_ms: values.number("producer.id.expiration.ms"),
             num_recovery_threads_per_data_dir: values.size("num.recovery.threads.per.data.dir"),
             log_flush_offset_checkpoint_interval_ms: values.number("log.flush.offset.checkpoint.interval.ms"),
+            group_min_session_timeout_ms: values.int("group.min.session.timeout.ms"),
+            group_max_session_timeout_ms: values.int("group.max.session.timeout.ms"),
+            group_initial_rebalance_delay_ms: values.int("group.initial.rebalance.delay.ms"),
+            group_max_size: values.size("group.max.size"),
+            offset_metadata_max_bytes: values.size("offset.metadata.max.bytes"),
+            offsets_retention_minutes: values.number("offsets.retention.minutes"),
+            offsets_retention_check_interval_ms: values.number("offsets.retention.check.interval.ms"),
+            offsets_topic_num_partitions: values.int("offsets.topic.num.partitions"),
+            offsets_topic_replication_factor: i16::try_from(values.number("offsets.topic.replication.factor")).unwrap_or(i16::MAX),
+            offsets_topic_segment_bytes: values.number("offsets.topic.segment.bytes"),
             topic_defaults,
             set: set.iter().map(|(name, (text, _))| (*name, text.clone())).collect(),
         })
@@ -159,6 +179,11 @@ impl Values<'_> {
         self.integer(name).unwrap_or_default()
     }
 
+    /// Of a key of type int, which has a default.
+    fn int(&self, name: &str) -> i32 {
+        i32::try_from(self.number(name)).unwrap_or_default()
+    }
+
     /// A number that is a count or bytes; negative is 0.
     fn size(&self, name: &str) -> usize {
         usize::try_from(self.number(name)).unwrap_or_default()
@@ -198,6 +223,9 @@ fn check_across_keys(values: &Values<'_>) -> Result<(), ConfigError> {
     }
     if values.number("max.connections.per.ip") == 0 {
         return Err(check("max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."));
+    }
+    if values.number("group.min.session.timeout.ms") > values.number("group.max.session.timeout.ms") {
+        return Err(check("group.max.session.timeout.ms must be greater than or equal to group.min.session.timeout.ms"));
     }
     if values.number("default.replication.factor") < 1 {
         return Err(check("default.replication.factor must be greater than or equal to 1"));
