@@ -1,10 +1,13 @@
-//! Builds the parts and starts and stops them in named phases: data directories locked → metadata → logs → listeners → ready; and back.
+//! Builds the parts and starts and stops them in named phases: data directories locked → metadata → logs → groups → listeners →
+//! ready; and back.
 #![allow(clippy::disallowed_methods, reason = "a shell: it reads the clock and spawns the broker's tasks, and stops them")]
 
 use crate::{
     api::{Context, context::ContextService},
     cluster::{Change, Cluster, FoundPartition, Publisher, Topic, Verdict},
     config::{HostPort, Listener, ServerConfig},
+    coordinator::{CoordinatorSettings, GroupCoordinator, OFFSETS_TOPIC},
+    group,
     log::{
         LogSettings, Logs, PartitionSpec,
         io::{Disk, RealDisk},
@@ -91,6 +94,7 @@ impl Broker {
         }
         let mut clockwork = JoinSet::new();
         clockwork.spawn(tick(context.clone(), stop.subscribe()));
+        run_groups(&context.groups, &stop, &mut clockwork);
         let _ = source.context.set(context.clone());
         source.ready.store(true, Ordering::Release);
         Ok((Self { context, stop, kafka, clockwork, http, http_stop }, ready))
@@ -126,8 +130,28 @@ fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, s
     }
     settle(&logs, &cluster, clock.now())?;
     let logs = Arc::new(logs);
-    cluster.publish_to(Arc::new(LogsPublisher { logs: logs.clone(), clock: clock.clone() }));
-    Ok(Context::new(config, cluster, logs, clock, registry, stopping))
+    let groups = Arc::new(GroupCoordinator::new(coordinator_settings(&config), logs.clone(), clock.clone()));
+    groups.open(&cluster.image());
+    cluster.publish_to(Arc::new(LogsPublisher { logs: logs.clone(), groups: groups.clone(), clock: clock.clone() }));
+    Ok(Context::new(config, cluster, logs, clock, groups, registry, stopping))
+}
+
+fn coordinator_settings(config: &ServerConfig) -> CoordinatorSettings {
+    CoordinatorSettings {
+        groups: group::Settings {
+            group_min_session_timeout_ms: config.group_min_session_timeout_ms,
+            group_max_session_timeout_ms: config.group_max_session_timeout_ms,
+            group_initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
+            group_max_size: config.group_max_size,
+            offset_metadata_max_bytes: config.offset_metadata_max_bytes,
+            offsets_retention_ms: config.offsets_retention_minutes.saturating_mul(60_000),
+        },
+        offsets_topic_num_partitions: config.offsets_topic_num_partitions,
+        offsets_topic_replication_factor: config.offsets_topic_replication_factor,
+        offsets_topic_segment_bytes: config.offsets_topic_segment_bytes,
+        offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms,
+        load_threads: config.num_recovery_threads_per_data_dir,
+    }
 }
 
 /// Adopts, deletes or sets aside the directories that are there, and opens every partition that the metadata names.
@@ -169,9 +193,10 @@ fn specs(topic: &Topic, first: PartitionIndex) -> impl Iterator<Item = Partition
     })
 }
 
-/// Puts changes of the metadata into effect on the logs.
+/// Puts changes of the metadata into effect on the logs and the groups.
 struct LogsPublisher {
     logs: Arc<Logs>,
+    groups: Arc<GroupCoordinator>,
     clock: Arc<dyn Clock>,
 }
 
@@ -184,7 +209,13 @@ impl Publisher for LogsPublisher {
                 self.logs.configure(topic.id, &topic.config);
                 Ok(())
             }
-            Change::Deleted { topic } => self.logs.delete_topic(topic.id, now).map(|_| ()),
+            Change::Deleted { topic } => {
+                let deleted = self.logs.delete_topic(topic.id, now).map(|_| ());
+                if topic.name.as_str() != OFFSETS_TOPIC {
+                    self.groups.topic_deleted(&topic.name);
+                }
+                deleted
+            }
         };
         done.map_err(|e| e.to_string())
     }
@@ -247,6 +278,15 @@ async fn serve_http(
         }));
     }
     Ok((tasks, addresses))
+}
+
+/// Loads the groups while clients are already served, and runs their clocks until the broker stops.
+fn run_groups(groups: &Arc<GroupCoordinator>, stop: &watch::Sender<bool>, clockwork: &mut JoinSet<()>) {
+    let loading = groups.clone();
+    clockwork.spawn_blocking(move || loading.load());
+    let (timers, stopping) = (groups.clone(), stop.subscribe());
+    clockwork.spawn(async move { timers.run_timers(stopping).await });
+    clockwork.spawn(groups.clone().run_expiry(stop.subscribe()));
 }
 
 /// The logs' clockwork, until the broker stops.

@@ -5,6 +5,7 @@ use crate::{
     cluster::{Cluster, Image, Topic},
     codec::header::{Prelude, client_id_text, peek_client_id},
     config::ServerConfig,
+    coordinator::GroupCoordinator,
     log::{Logs, PartitionLog},
     net::{Answer, Answered, ConnectionInfo, Refusal, Service},
     telemetry::{CloseReason, Events, FrameFault, RateLimited, Registry, RejectReason},
@@ -23,6 +24,7 @@ pub struct Context {
     pub cluster: Cluster,
     pub logs: Arc<Logs>,
     pub clock: Arc<dyn Clock>,
+    pub groups: Arc<GroupCoordinator>,
     pub sessions: Mutex<FetchSessions>,
     pub events: Events,
     /// Set when the broker stops: what waits answers with what it has.
@@ -39,13 +41,14 @@ impl Context {
         cluster: Cluster,
         logs: Arc<Logs>,
         clock: Arc<dyn Clock>,
+        groups: Arc<GroupCoordinator>,
         registry: &Registry,
         stopping: watch::Receiver<bool>,
     ) -> Self {
         let sessions = Mutex::new(FetchSessions::new(config.max_incremental_fetch_session_cache_slots));
         let events = Events::new(registry, APIS.iter().map(|api| api.name));
         let refusals = RateLimited::per_second(REFUSAL_LINES_PER_SECOND);
-        Self { config, cluster, logs, clock, sessions, events, stopping, refusals }
+        Self { config, cluster, logs, clock, groups, sessions, events, stopping, refusals }
     }
 
     pub fn now(&self) -> Millis {

@@ -6,20 +6,32 @@
 pub mod api_versions;
 pub mod context;
 mod convert;
+mod coordinated;
 pub mod create_partitions;
 pub mod create_topics;
+pub mod delete_groups;
 pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
+pub mod describe_groups;
 pub mod describe_topic_partitions;
 pub mod fetch;
 pub mod fetch_session;
+pub mod find_coordinator;
+pub mod heartbeat;
 pub mod init_producer_id;
+pub mod join_group;
+pub mod leave_group;
+pub mod list_groups;
 pub mod list_offsets;
 pub mod metadata;
+pub mod offset_commit;
+pub mod offset_delete;
+pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod request;
+pub mod sync_group;
 
 use crate::{
     codec::{Malformed, RequestHeader, header::Prelude, shape::Shape},
@@ -82,6 +94,15 @@ pub static APIS: &[&Api] = &[
     &fetch::API,
     &list_offsets::API,
     &metadata::API,
+    &offset_commit::API,
+    &offset_fetch::API,
+    &find_coordinator::API,
+    &join_group::API,
+    &heartbeat::API,
+    &leave_group::API,
+    &sync_group::API,
+    &describe_groups::API,
+    &list_groups::API,
     &api_versions::API,
     &create_topics::API,
     &delete_topics::API,
@@ -89,6 +110,8 @@ pub static APIS: &[&Api] = &[
     &offset_for_leader_epoch::API,
     &describe_configs::API,
     &create_partitions::API,
+    &delete_groups::API,
+    &offset_delete::API,
     &describe_cluster::API,
     &describe_topic_partitions::API,
 ];

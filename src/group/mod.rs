@@ -24,7 +24,7 @@ mod tests;
 
 pub use classic::{
     Cause, Classic, Joined, LeaveMember, Left, Member, Note, State, Synced,
-    command::{Identity, Join, Leave, Protocol, Sync},
+    command::{Identity, Join, JoinedMember, Leave, Protocol, Sync},
 };
 pub use describe::{Described, DescribedMember, Listed};
 pub use groups::{Group, Groups};

@@ -1,0 +1,92 @@
+//! What the group APIs share: names from the wire, and answers that wait for a commit or for other members.
+
+use super::{Context, Request};
+use crate::{
+    coordinator::{Outcome, Waiting},
+    group::{Generation, Identity, InstanceId, MemberId, Reply},
+    net::{Answer, Refusal},
+    types::ErrorCode,
+};
+use kafka_protocol::protocol::{Encodable, StrBytes};
+use std::sync::Arc;
+
+/// A copy, which doesn't hold on to the frame.
+pub(super) fn name(text: &StrBytes) -> Arc<str> {
+    text.as_str().into()
+}
+
+pub(super) fn optional(text: Option<&StrBytes>) -> Option<Arc<str>> {
+    text.map(name)
+}
+
+pub(super) fn wire(text: &Arc<str>) -> StrBytes {
+    StrBytes::from_string(text.to_string())
+}
+
+pub(super) fn wire_optional(text: Option<&Arc<str>>) -> Option<StrBytes> {
+    text.map(wire)
+}
+
+pub(super) fn identity(group: &StrBytes, member: &StrBytes, instance: Option<&StrBytes>, generation: i32) -> Identity {
+    let (member_id, instance_id): (MemberId, Option<InstanceId>) = (name(member), optional(instance));
+    Identity { group: name(group), member_id, instance_id, generation: Generation(generation) }
+}
+
+/// A group must have a name in all requests of members (`isGroupIdNotEmpty`).
+pub(super) fn check_group(group: &StrBytes) -> Result<(), ErrorCode> {
+    if group.is_empty() { Err(ErrorCode::InvalidGroupId) } else { Ok(()) }
+}
+
+/// Answers once the records of a decision are committed. `respond` makes the response and names the error for metrics.
+pub(super) fn when_committed<R, T>(
+    request: Request,
+    outcome: Result<Outcome<R>, ErrorCode>,
+    respond: impl FnOnce(&Request, Result<R, ErrorCode>) -> (T, ErrorCode) + Send + 'static,
+) -> Result<Answer, Refusal>
+where
+    R: Send + 'static,
+    T: Encodable,
+{
+    let reply = match outcome {
+        Ok(Outcome { reply, committing: Some(committing) }) => {
+            return Ok(Answer::Later(Box::pin(async move {
+                let (response, error) = respond(&request, committing.wait().await.map(|()| reply));
+                request.reply(&response, error)
+            })));
+        }
+        Ok(Outcome { reply, committing: None }) => Ok(reply),
+        Err(error) => Err(error),
+    };
+    let (response, error) = respond(&request, reply);
+    request.ready(&response, error)
+}
+
+/// Answers once the group does, or at once if it already has. When the broker stops, whoever waits is sent to look for the coordinator.
+pub(super) fn when_answered<T: Encodable>(
+    context: &Arc<Context>,
+    request: Request,
+    waiting: Result<Waiting, ErrorCode>,
+    respond: impl FnOnce(&Request, Result<Reply, ErrorCode>) -> (T, ErrorCode) + Send + 'static,
+) -> Result<Answer, Refusal> {
+    let mut receiver = match waiting {
+        Ok(Waiting(receiver)) => receiver,
+        Err(error) => return when_committed(request, Err(error), respond),
+    };
+    if let Ok(outcome) = receiver.try_recv() {
+        return when_committed(request, Ok(outcome), respond);
+    }
+    let mut stopping = context.stopping.clone();
+    Ok(Answer::Later(Box::pin(async move {
+        let outcome = tokio::select! {
+            outcome = receiver => outcome.map_err(|_| ErrorCode::NotCoordinator),
+            _ = stopping.wait_for(|stopping| *stopping) => Err(ErrorCode::NotCoordinator),
+        };
+        let reply = match outcome {
+            Ok(Outcome { reply, committing: Some(committing) }) => committing.wait().await.map(|()| reply),
+            Ok(Outcome { reply, committing: None }) => Ok(reply),
+            Err(error) => Err(error),
+        };
+        let (response, error) = respond(&request, reply);
+        request.reply(&response, error)
+    })))
+}
