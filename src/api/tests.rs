@@ -9,6 +9,8 @@ use kafka_protocol::{
 };
 use std::fmt::Debug;
 
+mod groups;
+
 fn encode<T: Encodable>(request: &T, version: i16) -> Bytes {
     let mut bytes = BytesMut::new();
     request.encode(&mut bytes, version).unwrap_or_else(|e| panic!("version {version}: {e}"));
