@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! socket ─► net ─► codec ─► api ─┬─► log ─────────► files        one append, one wake-up
-//!    ▲                           └─► cluster (metadata: topics, configs, producer ids)
+//!    ▲                           ├─► coordinator ─► group ─► log (__consumer_offsets)
+//!    │                           └─► cluster (metadata: topics, configs, producer ids)
 //!    └──── net ◄─ codec ◄─ reply ◄── log::watch (the one place where anything waits for an offset)
 //! ```
 //!
@@ -14,11 +15,13 @@
 //! - [`log`]: partitions in Apache Kafka's file formats. Its decisions (`model`, `validate`, `producer_state`, `epochs`) are pure; all
 //!   file operations go through `log::io::Disk`.
 //! - [`cluster`]: the metadata: an immutable image, decided and applied, kept in a journal.
+//! - [`group`]: consumer groups as decisions: members, generations, committed offsets. Never sees a socket, a clock or a file.
+//! - [`coordinator`]: runs the groups on `__consumer_offsets`: load, decide, append, apply; holds answers until they are committed.
 //! - [`net`]: listeners and connections. Never looks into a request's body.
 //! - [`api`]: the table of APIs; one file an API, from wire to command and back, without state.
 //! - [`broker`]: builds the parts, starts and stops them in phases. [`cli`]: the commands.
 //!
-//! Imports point down this list only: `types < record < {config, telemetry, codec, cluster, log} < net < api < broker < cli`; the
+//! Imports point down this list only: `types < record < {config, telemetry, codec, cluster, group, log} < coordinator < net < api < broker < cli`; the
 //! `tidy` test holds them to it. Watermarks keep their order wherever they move: `log start ≤ last stable ≤ high watermark ≤ log
 //! end`. An acknowledged record is never lost to a crash of the process, and a failed write takes its partition out of service
 //! until it has been recovered.

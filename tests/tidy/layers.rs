@@ -22,9 +22,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("log", &["types", "record", "config", "telemetry"]),
     ("codec", &["types", "record", "log::io"]),
     ("cluster", &["types", "record", "config", "log::io", "telemetry"]),
+    ("group", &["types"]),
+    ("coordinator", &["types", "record", "codec", "cluster", "group", "log"]),
     ("net", &["types", "codec", "telemetry"]),
-    ("api", &["types", "record", "config", "telemetry", "codec", "cluster", "log", "net"]),
-    ("broker", &["types", "record", "config", "telemetry", "codec", "cluster", "log", "net", "api"]),
+    ("api", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "log", "coordinator", "net"]),
+    ("broker", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "log", "coordinator", "net", "api"]),
     ("cli", &["types", "record", "config", "telemetry", "log", "api", "broker"]),
 ];
 
@@ -43,6 +45,7 @@ const PURE: &[&str] = &[
     "record",
     "config::topic",
     "codec",
+    "group",
     "log::epochs",
     "log::index",
     "log::model",
