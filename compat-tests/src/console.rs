@@ -1,5 +1,5 @@
-//! Apache Kafka's own command line tools, from its Maven jars: kafka-topics, the console producer and the console consumer. The consumer
-//! is given a partition and an offset, so that it needs no group. Text only, and one partition.
+//! Apache Kafka's own command line tools, from its Maven jars: kafka-topics, kafka-consumer-groups, the console producer and the
+//! console consumer. The consumer is given a partition and an offset, so that it needs no group. Text only, and one partition.
 
 use std::process::Command;
 
@@ -21,6 +21,29 @@ pub fn topics(bootstrap: &str, args: &[&str]) -> Result<String> {
     let mut command = tools::java("org.apache.kafka.tools.TopicCommand")?;
     let output = run(command.args(["--bootstrap-server", bootstrap]).args(args), &[], WAIT)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// `kafka-consumer-groups` with `args`; what it printed.
+///
+/// # Errors
+/// If it fails, with what it said.
+pub fn consumer_groups(bootstrap: &str, args: &[&str]) -> Result<String> {
+    let mut command = tools::java("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand")?;
+    let output = run(command.args(["--bootstrap-server", bootstrap]).args(args), &[], WAIT)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What is in `__consumer_offsets`, as Apache Kafka's own classes read it: a JSON object a record. `formatter` is one of
+/// `OffsetsMessageFormatter` and `GroupMetadataMessageFormatter`.
+///
+/// # Errors
+/// If the console consumer fails.
+pub fn offsets_topic(bootstrap: &str, formatter: &str, partition: usize) -> Result<Vec<String>> {
+    let mut command = tools::java("org.apache.kafka.tools.consumer.ConsoleConsumer")?;
+    command.args(["--bootstrap-server", bootstrap, "--topic", "__consumer_offsets", "--offset", "earliest", "--timeout-ms", "3000"]);
+    command.args(["--partition", &partition.to_string(), "--formatter", &format!("org.apache.kafka.tools.consumer.{formatter}")]);
+    let output = run(&mut command, &[], WAIT)?;
+    Ok(String::from_utf8(output.stdout)?.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect())
 }
 
 /// Records that are lines of text.

@@ -5,6 +5,7 @@
 //!   chooses), `timestamp` (milliseconds or null), `key` and `value` (base64 or null), `headers` (an array of [name, base64 or null]). The
 //!   producer has its default settings, apart from what says where and how compressed. It fails unless every record is acknowledged.
 //! - `consume BOOTSTRAP TOPIC` writes all records up to the end offsets that it finds, without a group, with `offset` added.
+//! - `member BOOTSTRAP TOPIC GROUP STRATEGY INSTANCE` reads in a group, until stdin ends: see [`crate::member`].
 //!
 //! kcat and Apache Kafka's console tools have command lines of their own: `tests/clients.rs` has what is said to them.
 
@@ -84,7 +85,7 @@ impl Client {
         }
     }
 
-    fn command(self) -> Result<Command> {
+    pub(crate) fn command(self) -> Result<Command> {
         let go = |which: &str| -> Result<Command> {
             let mut command = Command::new(tools::installed("go/clients")?);
             command.arg(which);

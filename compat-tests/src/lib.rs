@@ -1,7 +1,7 @@
 //! The harness of the tests that start real programs: the released broker, Apache Kafka, and the clients that people use.
 //!
 //! - [`Broker`] is a running highwater, [`ApacheKafka`] a running Apache Kafka of the Maven jars, [`Target`] the one that this run is about.
-//! - [`driver`] runs a client as a command; `clients/` has the programs.
+//! - [`driver`] runs a client as a command; `clients/` has the programs. [`member`] is one that reads in a group meanwhile.
 //! - [`wire`] is a connection that says exactly what a test wants said, right or wrong; [`batch`] makes the batches for it.
 //! - [`programs`] are clients with a purpose of their own, [`feed`] feeds one in step with the test; [`md5sums`] is real input.
 //! - [`dump_log`] is Apache Kafka's tool as the judge of data directories.
@@ -24,6 +24,7 @@ pub mod feed;
 pub mod http;
 pub mod kcat;
 pub mod md5sums;
+pub mod member;
 pub mod process;
 pub mod programs;
 pub mod target;

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -142,4 +144,64 @@ func franzRecord(in *kgo.Record) record {
 		out.Headers = append(out.Headers, [2]*string{&header.Key, encode(header.Value)})
 	}
 	return out
+}
+
+func (franz) member(ctx context.Context, bootstrap, topic, group, strategy, instance string) error {
+	owned := map[int32]bool{}
+	change := func(with bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+			for _, partition := range partitions[topic] {
+				if with {
+					owned[partition] = true
+				} else {
+					delete(owned, partition)
+				}
+			}
+			say("owns", sorted(owned))
+		}
+	}
+	balancer := kgo.RangeBalancer()
+	if strategy == "cooperative-sticky" {
+		balancer = kgo.CooperativeStickyBalancer()
+	}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(bootstrap),
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic),
+		kgo.Balancers(balancer),
+		kgo.SessionTimeout(6 * time.Second),
+		kgo.HeartbeatInterval(500 * time.Millisecond),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.OnPartitionsAssigned(change(true)),
+		kgo.OnPartitionsRevoked(change(false)),
+		kgo.OnPartitionsLost(change(false)),
+	}
+	if instance != "-" {
+		options = append(options, kgo.InstanceID(instance))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		fetches := client.PollFetches(ctx)
+		fetches.EachError(func(_ string, _ int32, err error) {
+			if ctx.Err() == nil {
+				say("error", err.Error())
+			}
+		})
+		fetches.EachRecord(func(in *kgo.Record) { say("record", []int64{int64(in.Partition), in.Offset}) })
+		if err := client.CommitUncommittedOffsets(context.Background()); err != nil {
+			say("error", err.Error())
+		}
+		client.AllowRebalance()
+	}
+	client.CloseAllowingRebalance()
+	return nil
+}
+
+func sorted(set map[int32]bool) []int32 {
+	return slices.Sorted(maps.Keys(set))
 }

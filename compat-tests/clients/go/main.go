@@ -1,16 +1,18 @@
-// The Go clients as commands of the compat tests: `clients franz|sarama create|produce|consume …`; the contract is in
-// compat-tests/src/driver.rs. They never join a group: they read every partition themselves and stop at the end offsets
-// that they found when they started.
+// The Go clients as commands of the compat tests: `clients franz|sarama create|produce|consume|member …`; the contract is in
+// compat-tests/src/driver.rs. `consume` joins no group: it reads every partition itself and stops at the end offsets
+// that it found when it started. `member` does.
 package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -30,6 +32,30 @@ type client interface {
 	create(bootstrap, topic string, partitions int32) error
 	produce(bootstrap, topic, codec string, records []record) error
 	consume(bootstrap, topic string, each func(record) error) error
+	member(ctx context.Context, bootstrap, topic, group, strategy, instance string) error
+}
+
+var saying sync.Mutex
+
+// An event of a member, as a line.
+func say(event string, what any) {
+	line, err := json.Marshal(map[string]any{event: what})
+	if err != nil {
+		panic(err)
+	}
+	saying.Lock()
+	defer saying.Unlock()
+	fmt.Println(string(line))
+}
+
+// Ends with stdin.
+func untilStdinEnds() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	return ctx
 }
 
 // Null and empty are different: nil and a slice of length 0.
@@ -96,6 +122,12 @@ func run(args []string) error {
 		defer out.Flush()
 		lines := json.NewEncoder(out)
 		return which.consume(bootstrap, topic, func(one record) error { return lines.Encode(one) })
+	case "member":
+		if err := which.member(untilStdinEnds(), bootstrap, topic, args[4], args[5], args[6]); err != nil {
+			return err
+		}
+		say("closed", true)
+		return nil
 	}
 	return fmt.Errorf("no command %q", args[1])
 }

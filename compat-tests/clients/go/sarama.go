@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -162,4 +164,61 @@ func saramaRecord(in *sarama.ConsumerMessage) record {
 		out.Headers = append(out.Headers, [2]*string{&name, encode(header.Value)})
 	}
 	return out
+}
+
+// Only eager strategies: sarama has no cooperative one.
+func (saramaClient) member(ctx context.Context, bootstrap, topic, group, strategy, instance string) error {
+	config := sarama.NewConfig()
+	config.Consumer.Return.Errors = true
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Enable = false
+	config.Consumer.Group.Session.Timeout = 6 * time.Second
+	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
+	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRange()}
+	if instance != "-" {
+		config.Version = sarama.V2_3_0_0 // the first with static members
+		config.Consumer.Group.InstanceId = instance
+	}
+	consumer, err := sarama.NewConsumerGroup([]string{bootstrap}, group, config)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for err := range consumer.Errors() {
+			say("error", err.Error())
+		}
+	}()
+	for ctx.Err() == nil {
+		if err := consumer.Consume(ctx, []string{topic}, saramaMember{topic}); err != nil && ctx.Err() == nil {
+			say("error", err.Error())
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	return consumer.Close()
+}
+
+type saramaMember struct{ topic string }
+
+func (m saramaMember) Setup(session sarama.ConsumerGroupSession) error {
+	owns := slices.Clone(session.Claims()[m.topic])
+	slices.Sort(owns)
+	if owns == nil {
+		owns = []int32{}
+	}
+	say("owns", owns)
+	return nil
+}
+
+func (m saramaMember) Cleanup(sarama.ConsumerGroupSession) error {
+	say("owns", []int32{})
+	return nil
+}
+
+func (m saramaMember) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for in := range claim.Messages() {
+		say("record", []int64{int64(in.Partition), in.Offset})
+		session.MarkMessage(in, "")
+		session.Commit()
+	}
+	return nil
 }

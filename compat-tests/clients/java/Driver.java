@@ -11,19 +11,24 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -31,7 +36,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * kafka-clients as a command of the compat tests; the contract is in compat-tests/src/driver.rs.
- * It never joins a group: it assigns every partition itself and stops at the end offsets that it found when it started.
+ * `consume` joins no group: it assigns every partition itself and stops at the end offsets that it found when it started. `member` does.
  */
 public final class Driver {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -42,6 +47,7 @@ public final class Driver {
             case "create" -> create(args[1], args[2], Integer.parseInt(args[3]));
             case "produce" -> produce(args[1], args[2], args[3]);
             case "consume" -> consume(args[1], args[2]);
+            case "member" -> member(args[1], args[2], args[3], args[4], args[5]);
             default -> throw new IllegalArgumentException(args[0]);
         }
     }
@@ -97,6 +103,61 @@ public final class Driver {
                 }
             }
         }
+    }
+
+    private static void member(String bootstrap, String topic, String group, String strategy, String instance) throws Exception {
+        Map<String, Object> config = new HashMap<>(Map.of(
+                "bootstrap.servers", bootstrap,
+                "group.id", group,
+                "group.protocol", "classic",
+                "partition.assignment.strategy", strategy.equals("cooperative-sticky")
+                        ? "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+                        : "org.apache.kafka.clients.consumer.RangeAssignor",
+                "session.timeout.ms", 6000,
+                "heartbeat.interval.ms", 500,
+                "auto.offset.reset", "earliest",
+                "enable.auto.commit", false));
+        if (!instance.equals("-")) {
+            config.put("group.instance.id", instance);
+        }
+        AtomicBoolean ended = new AtomicBoolean();
+        Thread reader = new Thread(() -> {
+            try {
+                System.in.readAllBytes();
+            } catch (IOException gone) {
+                // The test ended with it.
+            }
+            ended.set(true);
+        });
+        reader.setDaemon(true);
+        reader.start();
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.subscribe(List.of(topic));
+            List<Integer> owns = null;
+            while (!ended.get()) {
+                ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
+                List<Integer> now = consumer.assignment().stream().map(TopicPartition::partition).sorted().collect(Collectors.toList());
+                if (!now.equals(owns)) {
+                    owns = now;
+                    say("owns", owns);
+                }
+                for (ConsumerRecord<byte[], byte[]> record : records) {
+                    say("record", List.of(record.partition(), record.offset()));
+                }
+                try {
+                    consumer.commitSync();
+                } catch (CommitFailedException | RebalanceInProgressException error) {
+                    // A rebalance came first: whoever has the partition now reads the records again.
+                    say("error", error.toString());
+                }
+            }
+        }
+        say("closed", true);
+    }
+
+    private static void say(String event, Object what) throws IOException {
+        System.out.println(JSON.writeValueAsString(Map.of(event, what)));
+        System.out.flush();
     }
 
     private static String lineOf(ConsumerRecord<byte[], byte[]> record) throws IOException {

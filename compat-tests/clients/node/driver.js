@@ -1,6 +1,6 @@
 // kafkajs as a command of the compat tests; the contract is in compat-tests/src/driver.rs.
 //
-// It creates and produces. kafkajs has no consumer without a group, so there is no `consume` here.
+// It creates, produces and is a member of groups. kafkajs has no consumer without a group, so there is no `consume` here.
 'use strict'
 
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs')
@@ -90,8 +90,28 @@ async function produce(bootstrap, topic, codec) {
   }
 }
 
+const say = (event) => process.stdout.write(JSON.stringify(event) + '\n')
+
+// kafkajs has one assignor, round robin, and no static members.
+async function member(bootstrap, topic, groupId) {
+  await registerCodecs()
+  const consumer = kafka(bootstrap).consumer({ groupId, sessionTimeout: 6000, rebalanceTimeout: 60000, heartbeatInterval: 500 })
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => say({ owns: [...(payload.memberAssignment[topic] ?? [])].sort((a, b) => a - b) }))
+  consumer.on(consumer.events.REBALANCING, () => say({ owns: [] }))
+  consumer.on(consumer.events.CRASH, ({ payload }) => say({ error: String(payload.error) }))
+  await consumer.connect()
+  await consumer.subscribe({ topic, fromBeginning: true })
+  await consumer.run({
+    autoCommitThreshold: 1,
+    eachMessage: async ({ partition, message }) => say({ record: [partition, Number(message.offset)] }),
+  })
+  for await (const _ of process.stdin);
+  await consumer.disconnect()
+  say({ closed: true })
+}
+
 const [command, ...args] = process.argv.slice(2)
-const run = { create, produce }[command]
+const run = { create, produce, member }[command]
 run(...args).catch((error) => {
   console.error(error)
   process.exit(1)

@@ -1,14 +1,15 @@
 """confluent-kafka-python (librdkafka) as a command of the compat tests; the contract is in compat-tests/src/driver.rs.
 
-It never joins a group: it assigns every partition itself and stops at the end offsets that it found when it started.
+`consume` joins no group: it assigns every partition itself and stops at the end offsets that it found when it started. `member` does.
 """
 
 import base64
 import json
 import sys
+import threading
 import time
 
-from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 WAIT_SECONDS = 30
@@ -95,5 +96,48 @@ def consume(bootstrap, topic):
     consumer.close()
 
 
+def say(event):
+    print(json.dumps(event), flush=True)
+
+
+def member(bootstrap, topic, group, strategy, instance):
+    config = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "partition.assignment.strategy": strategy,
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 500,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    if instance != "-":
+        config["group.instance.id"] = instance
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    consumer = Consumer(config)
+    consumer.subscribe([topic])
+    owns = None
+    while not ended.is_set():
+        message = consumer.poll(0.1)
+        now = sorted(found.partition for found in consumer.assignment())
+        if now != owns:
+            owns = now
+            say({"owns": owns})
+        if message is None:
+            continue
+        if message.error() is not None:
+            # Lost connections and the like: librdkafka goes on by itself.
+            say({"error": str(message.error())})
+            continue
+        say({"record": [message.partition(), message.offset()]})
+        try:
+            consumer.commit(message=message, asynchronous=False)
+        except KafkaException as error:
+            # A rebalance came first: whoever has the partition now reads the record again.
+            say({"error": str(error)})
+    consumer.close()
+    say({"closed": True})
+
+
 if __name__ == "__main__":
-    {"create": create, "produce": produce, "consume": consume}[sys.argv[1]](*sys.argv[2:])
+    {"create": create, "produce": produce, "consume": consume, "member": member}[sys.argv[1]](*sys.argv[2:])

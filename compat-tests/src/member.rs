@@ -1,0 +1,195 @@
+//! A client that reads in a group while the test does other things to it: the `member` command of the programs in `clients/`.
+//!
+//! `member BOOTSTRAP TOPIC GROUP STRATEGY INSTANCE` joins GROUP (with INSTANCE as `group.instance.id` unless it is `-`, and a session
+//! timeout of 6 s), reads TOPIC from the start where nothing is committed, commits every record it has read before the next poll, and writes
+//! an event a line: `{"owns":[0,1]}` when its partitions have changed, `{"record":[partition, offset]}`, `{"error":"…"}` for what its
+//! client gets over by itself. It leaves when stdin ends, as its client does when it is closed, and writes `{"closed":true}`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::driver::Client;
+
+/// The longest that a group may take for anything a test waits for.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// How a member's partitions are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// Eager: all give up everything, then get theirs.
+    Range,
+    /// Only what moves is given up (KIP-429).
+    CooperativeSticky,
+}
+
+/// What a member has told of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub owns: BTreeSet<i32>,
+    /// Every change of `owns`, the first included.
+    pub changes: Vec<BTreeSet<i32>>,
+    /// How often each record came.
+    pub records: BTreeMap<(i32, i64), usize>,
+    pub errors: Vec<String>,
+    pub closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    seen: Mutex<Seen>,
+    changed: Condvar,
+}
+
+/// A running member; it is killed with this value.
+pub struct Member {
+    name: String,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    shared: Arc<Shared>,
+}
+
+impl Member {
+    /// # Errors
+    /// If the program can't be started.
+    pub fn start(client: Client, bootstrap: &str, topic: &str, group: &str, strategy: Strategy, instance: Option<&str>) -> Result<Self> {
+        let strategy = match strategy {
+            Strategy::Range => "range",
+            Strategy::CooperativeSticky => "cooperative-sticky",
+        };
+        let mut child = client
+            .command()?
+            .args(["member", bootstrap, topic, group, strategy, instance.unwrap_or("-")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .with_context(|| format!("start a member of {}", client.name()))?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().context("stdout is piped")?;
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                note(&theirs, &line);
+            }
+        });
+        Ok(Self { name: format!("{} ({})", client.name(), instance.unwrap_or("dynamic")), child, stdin, shared })
+    }
+
+    /// What it has told so far.
+    pub fn seen(&self) -> Seen {
+        lock(&self.shared).clone()
+    }
+
+    /// Waits until what it has told is so.
+    ///
+    /// # Errors
+    /// If it isn't so in time.
+    pub fn wait_until(&self, what: &str, is_so: impl Fn(&Seen) -> bool) -> Result<()> {
+        wait_for_all(&[self], what, |seen| is_so(&seen[0]))
+    }
+
+    /// Ends its stdin, and waits until it has left and ended.
+    ///
+    /// # Errors
+    /// If it doesn't end well.
+    pub fn close(mut self) -> Result<Seen> {
+        self.stdin = None;
+        self.wait_until("it is closed", |seen| seen.closed)?;
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("{} ended with {status}", self.name);
+        }
+        Ok(self.seen())
+    }
+
+    /// `kill -9`.
+    ///
+    /// # Errors
+    /// If it can't be killed.
+    pub fn kill(mut self) -> Result<Seen> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(self.seen())
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until what these members have told is so of all of them together.
+///
+/// # Errors
+/// If it isn't so in time; with what they told last.
+pub fn wait_for_all(members: &[&Member], what: &str, is_so: impl Fn(&[Seen]) -> bool) -> Result<()> {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let seen: Vec<Seen> = members.iter().map(|member| member.seen()).collect();
+        if is_so(&seen) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let told = members.iter().zip(&seen).map(|(member, seen)| {
+                let (records, errors) = (seen.records.len(), &seen.errors);
+                format!("{}: owns {:?} after {} changes, {records} records, errors {errors:?}", member.name, seen.owns, seen.changes.len())
+            });
+            bail!("after {WAIT:?} it is not so that {what}\n{}", told.collect::<Vec<_>>().join("\n"));
+        }
+        // Any of them may change; the first one's news wakes at once, the others' within this time.
+        if let Some(first) = members.first() {
+            let guard = lock(&first.shared);
+            let _ = first.shared.changed.wait_timeout(guard, Duration::from_millis(20));
+        }
+    }
+}
+
+/// Waits until the members own all of `partitions` among them, each one's by one alone, and shared evenly.
+///
+/// # Errors
+/// If they don't in time.
+pub fn wait_for_even_shares(members: &[&Member], partitions: i32) -> Result<()> {
+    wait_for_all(members, &format!("{} members share {partitions} partitions", members.len()), |seen| {
+        let all: Vec<i32> = seen.iter().flat_map(|seen| seen.owns.iter().copied()).collect();
+        let distinct: BTreeSet<i32> = all.iter().copied().collect();
+        let sizes: Vec<usize> = seen.iter().map(|seen| seen.owns.len()).collect();
+        let even = sizes.iter().max().zip(sizes.iter().min()).is_some_and(|(max, min)| max - min <= 1);
+        all.len() == distinct.len() && distinct.iter().copied().eq(0..partitions) && even
+    })
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Seen> {
+    shared.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn note(shared: &Shared, line: &str) {
+    let Ok(event) = serde_json::from_str::<serde_json::Value>(line) else {
+        eprintln!("{line}");
+        return;
+    };
+    let mut seen = lock(shared);
+    if let Some(owns) = event["owns"].as_array() {
+        seen.owns = owns.iter().filter_map(|p| i32::try_from(p.as_i64()?).ok()).collect();
+        let owns = seen.owns.clone();
+        seen.changes.push(owns);
+    }
+    if let (Some(partition), Some(offset)) = (event["record"][0].as_i64(), event["record"][1].as_i64()) {
+        let partition = i32::try_from(partition).unwrap_or(-1);
+        *seen.records.entry((partition, offset)).or_default() += 1;
+    }
+    if let Some(error) = event["error"].as_str() {
+        seen.errors.push(error.to_owned());
+    }
+    seen.closed |= event["closed"].as_bool().unwrap_or(false);
+    drop(seen);
+    shared.changed.notify_all();
+}
