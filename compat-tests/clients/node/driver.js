@@ -10,7 +10,7 @@ const SEND_BYTES = 300_000
 
 const decode = (text) => (text === null ? null : Buffer.from(text, 'base64'))
 
-const kafka = (bootstrap) => new Kafka({ clientId: 'compat-tests', brokers: [bootstrap], logLevel: logLevel.ERROR })
+const kafka = (bootstrap, level = logLevel.ERROR) => new Kafka({ clientId: 'compat-tests', brokers: [bootstrap], logLevel: level })
 
 // gzip is built in; the others are what a kafkajs application registers by itself.
 async function registerCodecs() {
@@ -95,7 +95,8 @@ const say = (event) => process.stdout.write(JSON.stringify(event) + '\n')
 // kafkajs has one assignor, round robin, and no static members.
 async function member(bootstrap, topic, groupId) {
   await registerCodecs()
-  const consumer = kafka(bootstrap).consumer({ groupId, sessionTimeout: 6000, rebalanceTimeout: 60000, heartbeatInterval: 500 })
+  // It logs every heartbeat that tells it of a rebalance as an error.
+  const consumer = kafka(bootstrap, logLevel.NOTHING).consumer({ groupId, sessionTimeout: 6000, rebalanceTimeout: 60000, heartbeatInterval: 500 })
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => say({ owns: [...(payload.memberAssignment[topic] ?? [])].sort((a, b) => a - b) }))
   consumer.on(consumer.events.REBALANCING, () => say({ owns: [] }))
   consumer.on(consumer.events.CRASH, ({ payload }) => say({ error: String(payload.error) }))
