@@ -51,7 +51,7 @@ const PROTOCOLS_MAX: usize = 256;
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked: JoinGroupRequest = request.decode()?;
     let member_id = asked.member_id.clone();
-    let checked = check_group(&asked.group_id).and_then(|()| match asked.protocols.len() {
+    let checked = check_group(&asked.group_id).and(match asked.protocols.len() {
         0..=PROTOCOLS_MAX => Ok(()),
         _ => Err(ErrorCode::InconsistentGroupProtocol),
     });

@@ -171,7 +171,7 @@ fn groups_belong_to_the_partitions_that_java_says() {
     assert_eq!(partition_of("polygenelubricants", 50), 0);
     assert_eq!(partition_of("", 50), 0);
     // A character beyond the first plane counts as two.
-    assert_eq!(partition_of("\u{1F600}", 1_000_000_007), (0xd83d * 31 + 0xde00) % 1_000_000_007);
+    assert_eq!(partition_of("\u{1F600}", 1_000_000_007), 0xd83d * 31 + 0xde00);
     assert_eq!(partition_of("g", 0), 0);
 }
 

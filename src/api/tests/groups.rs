@@ -178,7 +178,8 @@ impl Publisher for ToLogs {
 struct Served {
     context: Arc<Context>,
     connection: Arc<ConnectionInfo>,
-    _stop: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
+    _timers: tokio::task::JoinSet<()>,
     _dir: tempfile::TempDir,
 }
 
@@ -205,14 +206,13 @@ impl Served {
         let clock: Arc<dyn Clock> = Arc::new(Standing);
         let groups = Arc::new(GroupCoordinator::new(settings, logs.clone(), clock.clone()));
         let (stop, stopping) = watch::channel(false);
-        tokio::spawn({
-            let (groups, stopping) = (groups.clone(), stopping.clone());
-            async move { groups.run_timers(stopping).await }
-        });
+        let mut timers = tokio::task::JoinSet::new();
+        let (timed, until) = (groups.clone(), stopping.clone());
+        timers.spawn(async move { timed.run_timers(until).await });
         let context = Context::new(config, cluster, logs, clock, groups, &Registry::new().unwrap(), stopping);
         let listener = ListenerInfo { name: "PLAINTEXT".into(), advertised_host: "here".into(), advertised_port: 9092 };
         let connection = ConnectionInfo { peer: "10.1.2.3:4567".parse().unwrap(), listener: Arc::new(listener) };
-        Self { context: Arc::new(context), connection: Arc::new(connection), _stop: stop, _dir: dir }
+        Self { context: Arc::new(context), connection: Arc::new(connection), stop, _timers: timers, _dir: dir }
     }
 
     /// Asks as a client does, from the bytes of the request to those of the answer.
@@ -418,7 +418,7 @@ async fn a_broker_that_stops_sends_waiting_members_away() {
     let waiting = served.ask(&join_group::API, 3, &second);
     let stop = async {
         tokio::task::yield_now().await;
-        served._stop.send(true).unwrap();
+        served.stop.send(true).unwrap();
     };
     let (answer, ()) = tokio::join!(waiting, stop);
     assert_eq!(answer.error_code, ErrorCode::NotCoordinator.code());

@@ -164,7 +164,7 @@ impl Draft<'_> {
     fn session_expired(&mut self, id: &MemberId) {
         // A timer before this one may have removed it, or answered it, which begins its session anew.
         let steady = self.now.steady;
-        if !self.group.member(id).and_then(|m| m.session_deadline()).is_some_and(|ends| ends <= steady) {
+        if self.group.member(id).and_then(|m| m.session_deadline()).is_none_or(|ends| ends > steady) {
             return;
         }
         self.remove(id);
@@ -199,7 +199,7 @@ impl Draft<'_> {
 
     fn sync_time_is_up(&mut self) {
         let steady = self.now.steady;
-        if !self.group.sync_ends.is_some_and(|ends| ends <= steady) {
+        if self.group.sync_ends.is_none_or(|ends| ends > steady) {
             return;
         }
         self.group.sync_ends = None;

@@ -174,8 +174,12 @@ impl Ctx {
         let joined: Vec<_> = tickets.iter().map(|ticket| self.joined(*ticket)).collect();
         let ids: Vec<_> = joined.iter().map(|j| (&*j.member_id, &*j.member_id)).collect();
         let (leaders, followers): (Vec<_>, Vec<_>) = joined.iter().partition(|j| j.leader == j.member_id);
-        followers.iter().for_each(|j| drop(self.sync(j, &[])));
-        leaders.iter().for_each(|j| drop(self.sync(j, &ids)));
+        for follower in followers {
+            self.sync(follower, &[]);
+        }
+        for leader in leaders {
+            self.sync(leader, &ids);
+        }
         assert_eq!(self.state(), State::Stable);
         joined
     }

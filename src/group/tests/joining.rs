@@ -177,7 +177,7 @@ fn in_completing_rebalance_a_lost_answer_is_given_again() {
 fn a_new_member_whose_client_is_gone_is_given_up_after_five_minutes() {
     let mut ctx = Ctx::undelayed();
     let slow = Join { rebalance_timeout_ms: 1_000_000, session_timeout_ms: 1_000_000, ..join("a") };
-    let members = ctx.stable(&[slow.clone()]);
+    let members = ctx.stable(std::slice::from_ref(&slow));
     let gone = ctx.send_join(join("b"));
     ctx.sleep(299_999);
     assert!(ctx.waits(gone));
