@@ -75,6 +75,8 @@ pub(super) fn when_answered<T: Encodable>(
     if let Ok(outcome) = receiver.try_recv() {
         return when_committed(request, Ok(outcome), respond);
     }
+    // It may wait for minutes: it must not hold the frame meanwhile.
+    let request = request.without_frame();
     let mut stopping = context.stopping.clone();
     Ok(Answer::Later(Box::pin(async move {
         let outcome = tokio::select! {

@@ -41,7 +41,9 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let describe = |id: &GroupId| {
         let described = context.groups.query(id, |groups| groups.describe(id));
         let operations = if asked.include_authorized_operations { GROUP_OPERATIONS } else { i32::MIN };
-        respond_group(id, described, request.version()).with_authorized_operations(operations)
+        let group = respond_group(id, described, request.version());
+        // An error tells nothing of operations.
+        if group.error_code == 0 { group.with_authorized_operations(operations) } else { group }
     };
     let groups: Vec<_> = asked.groups.iter().map(describe).collect();
     let error = first_error(groups.iter().map(|group| group.error_code));

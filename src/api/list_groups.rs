@@ -27,7 +27,7 @@ pub const API: Api = Api {
     note: "by state and type",
 };
 
-const CLASSIC: &str = "Classic";
+const CLASSIC: &str = "classic";
 
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked: ListGroupsRequest = request.decode()?;

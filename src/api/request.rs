@@ -41,6 +41,12 @@ impl Request {
         Ok(Reply::encode(self.reply_header(), body, self.version(), error)?)
     }
 
+    /// What the answer needs of the request, without its bytes.
+    pub fn without_frame(mut self) -> Self {
+        (self.body, self.header.client_id) = (Bytes::new(), None);
+        self
+    }
+
     /// An answer that is there.
     pub fn ready<T: Encodable>(&self, body: &T, error: ErrorCode) -> Result<Answer, Refusal> {
         self.reply(body, error).map(Answer::Ready)

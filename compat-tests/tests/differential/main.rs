@@ -8,6 +8,7 @@
 mod clusters;
 mod configs;
 mod fetch;
+mod groups;
 mod masks;
 mod metadata;
 mod offsets;

@@ -2,9 +2,11 @@
 
 use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteTopicsResponse, DescribeClusterResponse,
-    DescribeConfigsResponse, DescribeTopicPartitionsResponse, FetchResponse, InitProducerIdResponse, ListOffsetsResponse, MetadataResponse,
-    OffsetForLeaderEpochResponse, ProduceResponse, ProducerId,
+    ApiKey, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteTopicsResponse,
+    DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, DescribeTopicPartitionsResponse, FetchResponse,
+    FindCoordinatorResponse, HeartbeatResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse,
+    ListOffsetsResponse, MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse,
+    ProduceResponse, ProducerId, SyncGroupResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
@@ -34,7 +36,7 @@ fn mask_message(message: &mut Option<StrBytes>) {
 
 impl Masked for ApiVersionsResponse {
     fn mask(&mut self) {
-        // We advertise what works: the group, transaction and other APIs come with later issues.
+        // We advertise what works: transactions and other APIs come with later issues.
         self.api_keys.retain(|api| OURS.iter().any(|(key, _)| *key as i16 == api.api_key));
         self.api_keys.sort_by_key(|api| api.api_key);
         for api in &mut self.api_keys {
@@ -55,6 +57,15 @@ const OURS: &[(ApiKey, i16)] = &[
     (ApiKey::Fetch, 18),
     (ApiKey::ListOffsets, 10),
     (ApiKey::Metadata, 13),
+    (ApiKey::OffsetCommit, 9),
+    (ApiKey::OffsetFetch, 9),
+    (ApiKey::FindCoordinator, 6),
+    (ApiKey::JoinGroup, 9),
+    (ApiKey::Heartbeat, 4),
+    (ApiKey::LeaveGroup, 5),
+    (ApiKey::SyncGroup, 5),
+    (ApiKey::DescribeGroups, 6),
+    (ApiKey::ListGroups, 5),
     (ApiKey::ApiVersions, 4),
     (ApiKey::CreateTopics, 7),
     (ApiKey::DeleteTopics, 6),
@@ -64,7 +75,118 @@ const OURS: &[(ApiKey, i16)] = &[
     (ApiKey::CreatePartitions, 3),
     (ApiKey::DescribeCluster, 2),
     (ApiKey::DescribeTopicPartitions, 0),
+    (ApiKey::DeleteGroups, 2),
+    (ApiKey::OffsetDelete, 0),
 ];
+
+/// A member's id ends in a random one: only what goes before it counts.
+fn mask_member(id: &mut StrBytes) {
+    const RANDOM: usize = 36;
+    if let Some(named) = id.len().checked_sub(RANDOM).and_then(|end| id.get(..end)) {
+        *id = StrBytes::from_string(format!("{named}id"));
+    }
+}
+
+impl Masked for FindCoordinatorResponse {
+    fn mask(&mut self) {
+        // Kafka's words for "no error" are NONE.
+        self.error_message = None;
+        if self.port > 0 {
+            self.port = PORT;
+        }
+        for coordinator in &mut self.coordinators {
+            mask_message(&mut coordinator.error_message);
+            if coordinator.port > 0 {
+                coordinator.port = PORT;
+            }
+        }
+    }
+}
+
+impl Masked for JoinGroupResponse {
+    fn mask(&mut self) {
+        mask_member(&mut self.member_id);
+        mask_member(&mut self.leader);
+        for member in &mut self.members {
+            mask_member(&mut member.member_id);
+        }
+    }
+}
+
+impl Masked for SyncGroupResponse {
+    fn mask(&mut self) {}
+}
+
+impl Masked for HeartbeatResponse {
+    fn mask(&mut self) {}
+}
+
+impl Masked for LeaveGroupResponse {
+    fn mask(&mut self) {
+        for member in &mut self.members {
+            mask_member(&mut member.member_id);
+        }
+    }
+}
+
+impl Masked for OffsetCommitResponse {
+    fn mask(&mut self) {
+        for topic in &mut self.topics {
+            topic.partitions.sort_by_key(|partition| partition.partition_index);
+        }
+        // Kafka answers for unknown topics first.
+        self.topics.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+}
+
+impl Masked for OffsetFetchResponse {
+    fn mask(&mut self) {
+        // Kafka's order is that of hash tables.
+        for topic in &mut self.topics {
+            topic.partitions.sort_by_key(|partition| partition.partition_index);
+        }
+        self.topics.sort_by(|a, b| a.name.cmp(&b.name));
+        for group in &mut self.groups {
+            for topic in &mut group.topics {
+                topic.partitions.sort_by_key(|partition| partition.partition_index);
+            }
+            group.topics.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        self.groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
+    }
+}
+
+impl Masked for OffsetDeleteResponse {
+    fn mask(&mut self) {
+        for topic in &mut self.topics {
+            topic.partitions.sort_by_key(|partition| partition.partition_index);
+        }
+    }
+}
+
+impl Masked for DescribeGroupsResponse {
+    fn mask(&mut self) {
+        for group in &mut self.groups {
+            mask_message(&mut group.error_message);
+            for member in &mut group.members {
+                mask_member(&mut member.member_id);
+            }
+        }
+    }
+}
+
+impl Masked for ListGroupsResponse {
+    fn mask(&mut self) {
+        self.groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
+    }
+}
+
+impl Masked for DeleteGroupsResponse {
+    fn mask(&mut self) {
+        // Kafka's order is that of its partitions.
+        self.results.sort_by(|a, b| a.group_id.cmp(&b.group_id));
+    }
+}
 
 impl Masked for MetadataResponse {
     fn mask(&mut self) {

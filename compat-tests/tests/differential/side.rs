@@ -21,7 +21,7 @@ use crate::masks::Masked;
 use crate::requests::{self, Topic};
 
 /// Settings of both: whatever isn't Kafka's default would show in the answers.
-const OPTIONS: &[(&str, &str)] = &[("node.id", "1"), ("log.retention.ms", "-1")];
+const OPTIONS: &[(&str, &str)] = &[("node.id", "1"), ("log.retention.ms", "-1"), ("group.initial.rebalance.delay.ms", "0")];
 
 /// How often, at most, and how long apart a topic is looked for that Apache Kafka has said to have made: it answers before it knows it.
 const LOOKS: u32 = 600;
@@ -193,6 +193,20 @@ impl Side {
     /// If that takes too long.
     pub fn wait_until_gone(&mut self, name: &str) -> Result<()> {
         self.wait_until(name, |answer| (answer.topics.first()?.error_code == requests::UNKNOWN_TOPIC_OR_PARTITION).then_some(()))
+    }
+
+    /// Looks until something is so.
+    ///
+    /// # Errors
+    /// If that takes too long.
+    pub fn wait_for(&mut self, what: &str, is_so: impl Fn(&mut Self) -> Result<bool>) -> Result<()> {
+        for _ in 0..LOOKS {
+            if is_so(self)? {
+                return Ok(());
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        bail!("it never is so that {what}")
     }
 
     fn wait_until<T>(&mut self, name: &str, found: impl Fn(&MetadataResponse) -> Option<T>) -> Result<T> {

@@ -374,7 +374,7 @@ async fn described(served: &Served, v: i16, member: &StrBytes) {
         listed.groups.iter().map(|g| (g.group_id.to_string(), g.group_state.to_string(), g.group_type.to_string())).collect::<Vec<_>>()
     };
     let state = if version >= 4 { "Stable" } else { "" };
-    let kind = if version >= 5 { "Classic" } else { "" };
+    let kind = if version >= 5 { "classic" } else { "" };
     let all = [("g".to_owned(), state.to_owned(), kind.to_owned())];
     assert_eq!(list(&[], &[]).await, all);
     assert_eq!(list(&["stable"], &["classic"]).await, all);

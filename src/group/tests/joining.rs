@@ -194,3 +194,14 @@ fn a_refused_join_leaves_nothing_behind() {
     assert_eq!(ctx.join_now(Join { member_id: "x".into(), ..join("a") }).error, ErrorCode::UnknownMemberId);
     assert!(ctx.groups.is_empty() && ctx.log.is_empty());
 }
+
+#[test]
+fn a_group_of_a_thousand_is_stable_in_one_generation_and_after_a_restart() {
+    let mut ctx = Ctx::undelayed();
+    let joins: Vec<_> = (0..1_000).map(|i| if i % 2 == 0 { join(&format!("m{i}")) } else { static_join(&format!("m{i}")) }).collect();
+    let members = ctx.stable(&joins);
+    assert!(members.iter().all(|member| member.generation == Generation(1)));
+    ctx.restart();
+    assert!(members.iter().all(|member| ctx.heartbeat(member) == ErrorCode::None));
+    assert_eq!((ctx.state(), ctx.member_ids().len(), ctx.log.len()), (State::Stable, 1_000, 1));
+}
