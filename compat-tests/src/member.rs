@@ -34,10 +34,14 @@ pub struct Seen {
     pub owns: BTreeSet<i32>,
     /// Every change of `owns`, the first included.
     pub changes: Vec<BTreeSet<i32>>,
+    /// When each of them was told.
+    pub changed_at: Vec<Instant>,
     /// How often each record came.
     pub records: BTreeMap<(i32, i64), usize>,
     pub errors: Vec<String>,
     pub closed: bool,
+    /// When it was.
+    pub closed_at: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -181,6 +185,7 @@ fn note(shared: &Shared, line: &str) {
         seen.owns = owns.iter().filter_map(|p| i32::try_from(p.as_i64()?).ok()).collect();
         let owns = seen.owns.clone();
         seen.changes.push(owns);
+        seen.changed_at.push(Instant::now());
     }
     if let (Some(partition), Some(offset)) = (event["record"][0].as_i64(), event["record"][1].as_i64()) {
         let partition = i32::try_from(partition).unwrap_or(-1);
@@ -189,7 +194,9 @@ fn note(shared: &Shared, line: &str) {
     if let Some(error) = event["error"].as_str() {
         seen.errors.push(error.to_owned());
     }
-    seen.closed |= event["closed"].as_bool().unwrap_or(false);
+    if event["closed"].as_bool() == Some(true) {
+        (seen.closed, seen.closed_at) = (true, Some(Instant::now()));
+    }
     drop(seen);
     shared.changed.notify_all();
 }

@@ -192,6 +192,25 @@ fn libraries_share_a_group() {
     });
 }
 
+/// With more members than partitions some have nothing to do, and one of them takes over when another leaves.
+#[test]
+fn more_members_than_partitions() {
+    Target::with(|target| {
+        let bootstrap = target.bootstrap();
+        Client::Python.create(&bootstrap, "few", 2)?;
+        let join = || Member::start(Client::Franz, &bootstrap, "few", "few", Strategy::CooperativeSticky, None);
+        let mut members = vec![join()?, join()?, join()?, join()?];
+        wait_for_even_shares(&members.iter().collect::<Vec<_>>(), 2)?;
+        for left in [3, 2, 1] {
+            let busy = members.iter().position(|member| !member.seen().owns.is_empty()).context("nobody reads")?;
+            members.remove(busy).close()?;
+            ensure!(members.len() == left);
+            wait_for_even_shares(&members.iter().collect::<Vec<_>>(), 2)?;
+        }
+        Ok(())
+    });
+}
+
 /// `kafka-consumer-groups`: list, describe, reset, delete offsets, delete.
 #[test]
 fn kafka_consumer_groups() {

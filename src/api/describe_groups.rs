@@ -43,7 +43,7 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
         let operations = if asked.include_authorized_operations { GROUP_OPERATIONS } else { i32::MIN };
         let group = respond_group(id, described, request.version());
         // An error tells nothing of operations.
-        if group.error_code == 0 { group.with_authorized_operations(operations) } else { group }
+        if group.error_code == ErrorCode::None.code() { group.with_authorized_operations(operations) } else { group }
     };
     let groups: Vec<_> = asked.groups.iter().map(describe).collect();
     let error = first_error(groups.iter().map(|group| group.error_code));

@@ -1,0 +1,116 @@
+//! A rolling redeploy: 20 consumers on 40 partitions are closed and started again, one at a time. What counts is for how long partitions had no
+//! owner, all taken together. Apache Kafka 4.4 does the same in the same run, with the same clients on the same machine.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use compat_tests::driver::Client;
+use compat_tests::member::{Member, Seen, Strategy, wait_for_even_shares};
+use compat_tests::{ApacheKafka, Broker};
+
+const MEMBERS: usize = 20;
+const PARTITIONS: i32 = 40;
+/// As other tests take the machine's time meanwhile, ours may seem to take this much longer than it did.
+const NOISE: f64 = 1.25;
+
+/// How the members are set up.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    name: &'static str,
+    strategy: Strategy,
+    fixed: bool,
+}
+
+const SETUPS: [Setup; 3] = [
+    Setup { name: "eager", strategy: Strategy::Range, fixed: false },
+    Setup { name: "cooperative", strategy: Strategy::CooperativeSticky, fixed: false },
+    Setup { name: "static", strategy: Strategy::CooperativeSticky, fixed: true },
+];
+
+/// Restarts every member in turn. The time that partitions had no owner, in partition-seconds.
+fn redeploy(bootstrap: &str, setup: Setup) -> Result<f64> {
+    let topic = format!("redeploy-{}", setup.name);
+    Client::Python.create(bootstrap, &topic, PARTITIONS)?;
+    let join = |nth: usize| {
+        let instance = format!("member-{nth}");
+        Member::start(Client::Franz, bootstrap, &topic, &topic, setup.strategy, setup.fixed.then_some(&*instance))
+    };
+    let mut members = (0..MEMBERS).map(join).collect::<Result<Vec<_>>>()?;
+    wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS)?;
+    let began = Instant::now();
+    let changes = |members: &[Member]| members.iter().map(|member| member.seen().changes.len()).sum::<usize>();
+    let mut past = Vec::new();
+    for nth in 0..MEMBERS {
+        let old = members.remove(nth);
+        let before = changes(&members);
+        past.push(old.close()?);
+        members.insert(nth, join(nth)?);
+        wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS)?;
+        let after = changes(&members) - members[nth].seen().changes.len();
+        ensure!(!setup.fixed || before == after, "the others noticed that a static member was restarted");
+    }
+    let ended = Instant::now();
+    past.extend(members.iter().map(Member::seen));
+    Ok((0..PARTITIONS).map(|partition| unowned(&past, partition, began, ended).as_secs_f64()).sum())
+}
+
+/// For how long no one owned a partition.
+fn unowned(all: &[Seen], partition: i32, began: Instant, ended: Instant) -> Duration {
+    let mut owned: Vec<(Instant, Instant)> = all.iter().flat_map(|seen| owned_by(seen, partition, ended)).collect();
+    owned.sort();
+    let (mut until, mut gaps) = (began, Duration::ZERO);
+    for (from, to) in owned {
+        gaps += from.saturating_duration_since(until);
+        until = until.max(to);
+    }
+    gaps + ended.saturating_duration_since(until)
+}
+
+/// From when to when one had it.
+fn owned_by(seen: &Seen, partition: i32, ended: Instant) -> Vec<(Instant, Instant)> {
+    let closed = seen.closed_at.unwrap_or(ended);
+    let ends = seen.changed_at.iter().skip(1).copied().chain([closed]);
+    let spans = seen.changes.iter().zip(seen.changed_at.iter().copied().zip(ends));
+    spans.filter(|(owns, _)| owns.contains(&partition)).map(|(_, span)| span).collect()
+}
+
+#[test]
+fn a_rolling_redeploy_pauses_no_more_than_with_apache_kafka() {
+    let outcome = (|| -> Result<()> {
+        let (kafka, ours) = (ApacheKafka::start_with(&[])?, Broker::start_with(&[])?);
+        let mut worse = Vec::new();
+        for setup in SETUPS {
+            let theirs = redeploy(&kafka.bootstrap(), setup)?;
+            let here = redeploy(&ours.bootstrap(), setup)?;
+            eprintln!("{}: {here:.1} partition-seconds without an owner; Apache Kafka 4.4: {theirs:.1}", setup.name);
+            if here > theirs * NOISE + 1.0 {
+                worse.push(setup.name);
+            }
+        }
+        ensure!(worse.is_empty(), "more than Apache Kafka's: {worse:?}");
+        Ok(())
+    })();
+    if let Err(error) = outcome {
+        panic!("{error:#}");
+    }
+}
+
+/// The measure itself: a partition that has an owner, none, and another.
+#[test]
+fn time_without_an_owner_is_counted() {
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let seen = |changes: &[(u64, &[i32])], closed: Option<u64>| Seen {
+        changes: changes.iter().map(|(_, owns)| owns.iter().copied().collect::<BTreeSet<i32>>()).collect(),
+        changed_at: changes.iter().map(|(ms, _)| at(*ms)).collect(),
+        closed_at: closed.map(at),
+        ..Seen::default()
+    };
+    let first = seen(&[(0, &[1, 2]), (100, &[1])], Some(300));
+    let second = seen(&[(150, &[2]), (400, &[1, 2])], None);
+    let all = [first, second];
+    assert_eq!(unowned(&all, 2, at(50), at(1_000)), Duration::from_millis(50));
+    assert_eq!(unowned(&all, 1, at(50), at(1_000)), Duration::from_millis(100));
+    assert_eq!(unowned(&all, 3, at(50), at(1_000)), Duration::from_millis(950));
+}
