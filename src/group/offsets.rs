@@ -70,6 +70,16 @@ impl Offsets {
         }
     }
 
+    /// Tombstones for all offsets of a topic.
+    fn tombstones_of(&self, group: &GroupId, topic: &TopicName) -> Vec<Record> {
+        let tombstone = |partition: &PartitionIndex| Record::Offset {
+            group: group.clone(),
+            partition: TopicPartition { topic: topic.clone(), partition: *partition },
+            value: None,
+        };
+        self.0.get(topic).into_iter().flat_map(BTreeMap::keys).map(tombstone).collect()
+    }
+
     /// Tombstones for the offsets that `which` picks.
     fn tombstones(&self, group: &GroupId, mut which: impl FnMut(&TopicName, PartitionIndex, &Committed) -> bool) -> Vec<Record> {
         let picked = self.iter().filter(|(topic, partition, committed)| which(topic, *partition, committed));
@@ -212,7 +222,7 @@ impl Groups {
 
     /// The topic is gone, and so are its offsets.
     pub fn decide_topic_deleted(&self, topic: &TopicName) -> Decision<()> {
-        let of_topic = self.iter().flat_map(|(id, group)| group.offsets().tombstones(id, |name, _, _| name == topic));
+        let of_topic = self.iter().flat_map(|(id, group)| group.offsets().tombstones_of(id, topic));
         Decision { records: of_topic.collect(), ..Decision::only(()) }
     }
 

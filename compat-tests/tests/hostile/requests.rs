@@ -67,7 +67,7 @@ impl Request {
     }
 }
 
-/// One or two versions of each API of the first issue.
+/// One or two versions of each API.
 pub const REQUESTS: &[Request] = &[
     Request::new("api-versions", 18, 3, true, api_versions),
     Request::new("metadata", 3, 8, false, metadata),
@@ -92,7 +92,30 @@ pub const REQUESTS: &[Request] = &[
     Request::new("describe-topic-partitions", 75, 0, true, describe_topic_partitions),
     Request::new("init-producer-id", 22, 1, false, init_producer_id),
     Request::new("init-producer-id", 22, 2, true, init_producer_id),
+    Request::new("find-coordinator", 10, 2, false, find_coordinator),
+    Request::new("find-coordinator", 10, 4, true, find_coordinator),
+    Request::new("join-group", 11, 5, false, join_group),
+    Request::new("join-group", 11, 9, true, join_group),
+    Request::new("sync-group", 14, 3, false, sync_group),
+    Request::new("sync-group", 14, 5, true, sync_group),
+    Request::new("heartbeat", 12, 3, false, heartbeat),
+    Request::new("heartbeat", 12, 4, true, heartbeat),
+    Request::new("leave-group", 13, 3, false, leave_group),
+    Request::new("leave-group", 13, 5, true, leave_group),
+    Request::new("offset-commit", 8, 7, false, offset_commit),
+    Request::new("offset-commit", 8, 9, true, offset_commit),
+    Request::new("offset-fetch", 9, 5, false, offset_fetch),
+    Request::new("offset-fetch", 9, 9, true, offset_fetch),
+    Request::new("offset-delete", 47, 0, false, offset_delete),
+    Request::new("describe-groups", 15, 4, false, describe_groups),
+    Request::new("describe-groups", 15, 5, true, describe_groups),
+    Request::new("list-groups", 16, 5, true, list_groups),
+    Request::new("delete-groups", 42, 1, false, delete_groups),
+    Request::new("delete-groups", 42, 2, true, delete_groups),
 ];
+
+/// The group that correct requests are about. It has no members: a join is answered with an id, and nobody comes back with it.
+const GROUP: &str = "hostile-group";
 
 fn api_versions(b: &mut Body, _: i16) {
     b.text("hostile");
@@ -262,5 +285,137 @@ fn describe_topic_partitions(b: &mut Body, _: i16) {
 fn init_producer_id(b: &mut Body, _: i16) {
     b.null_text();
     b.i32(60_000);
+    b.tags();
+}
+
+fn find_coordinator(b: &mut Body, version: i16) {
+    if version < 4 {
+        b.text(GROUP);
+        b.i8(0);
+    } else {
+        b.i8(0);
+        b.array(1);
+        b.text(GROUP);
+    }
+    b.tags();
+}
+
+fn join_group(b: &mut Body, version: i16) {
+    b.text(GROUP);
+    b.i32(6_000);
+    b.i32(1_500);
+    b.text("");
+    b.null_text();
+    b.text("consumer");
+    b.array(1);
+    b.text("range");
+    b.blob(Some(b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff"));
+    b.tags();
+    if version >= 8 {
+        b.text("why");
+    }
+    b.tags();
+}
+
+fn sync_group(b: &mut Body, version: i16) {
+    b.text(GROUP);
+    b.i32(1);
+    b.text("nobody");
+    b.null_text();
+    if version >= 5 {
+        b.text("consumer");
+        b.text("range");
+    }
+    b.array(1);
+    b.text("nobody");
+    b.blob(Some(b"all"));
+    b.tags();
+    b.tags();
+}
+
+fn heartbeat(b: &mut Body, _: i16) {
+    b.text(GROUP);
+    b.i32(1);
+    b.text("nobody");
+    b.null_text();
+    b.tags();
+}
+
+fn leave_group(b: &mut Body, version: i16) {
+    b.text(GROUP);
+    b.array(1);
+    b.text("nobody");
+    b.text("nowhere");
+    if version >= 5 {
+        b.text("why");
+    }
+    b.tags();
+    b.tags();
+}
+
+fn offset_commit(b: &mut Body, _: i16) {
+    b.text(GROUP);
+    b.i32(-1);
+    b.text("");
+    b.null_text();
+    b.array(1);
+    b.text(TOPIC);
+    b.array(1);
+    b.i32(0);
+    b.i64(3);
+    b.i32(-1);
+    b.text("mine");
+    b.tags();
+    b.tags();
+    b.tags();
+}
+
+fn offset_fetch(b: &mut Body, version: i16) {
+    if version >= 8 {
+        b.array(1);
+    }
+    b.text(GROUP);
+    if version >= 9 {
+        b.null_text();
+        b.i32(-1);
+    }
+    b.array(1);
+    b.text(TOPIC);
+    b.array(1);
+    b.i32(0);
+    b.tags();
+    b.tags();
+    if version >= 8 {
+        b.i8(0);
+        b.tags();
+    }
+}
+
+fn offset_delete(b: &mut Body, _: i16) {
+    b.text(GROUP);
+    b.array(1);
+    b.text("hostile-nonexistent");
+    b.array(1);
+    b.i32(0);
+}
+
+fn describe_groups(b: &mut Body, _: i16) {
+    b.array(1);
+    b.text(GROUP);
+    b.i8(0);
+    b.tags();
+}
+
+fn list_groups(b: &mut Body, _: i16) {
+    b.array(1);
+    b.text("Stable");
+    b.array(1);
+    b.text("classic");
+    b.tags();
+}
+
+fn delete_groups(b: &mut Body, _: i16) {
+    b.array(1);
+    b.text("hostile-nobody");
     b.tags();
 }
