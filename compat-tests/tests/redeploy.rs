@@ -1,6 +1,8 @@
 //! A rolling redeploy: 20 consumers on 40 partitions are closed and started again, one at a time. What counts is for how long partitions had no
 //! owner, all taken together. Apache Kafka 4.4 does the same in the same run, with the same clients on the same machine.
 
+#![allow(clippy::disallowed_methods, reason = "it measures programs of others, by their clock")]
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
