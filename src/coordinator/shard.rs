@@ -6,7 +6,7 @@ use super::{
     timers::Timers,
 };
 use crate::{
-    group::{Decision, GroupId, Groups, Note, Now, Record, Reply, Settings, Ticket, Volatile},
+    group::{self, Decision, GroupId, Groups, Note, Now, Record, Reply, Settings, Ticket, Volatile},
     log::{AppendError, Appended, PartitionLog, Waiter, validate::Origin},
     record::BatchBuilder,
     types::{ErrorCode, Millis, Offset},
@@ -219,12 +219,15 @@ impl Shard {
             }
             Err(error) => return Err(error),
         };
-        notes.iter().for_each(log_note);
         let changed = match &volatile {
             Some(Volatile::Classic(group, _)) => Some(group.clone()),
             _ => None,
         };
         volatile.into_iter().for_each(|change| serving.groups.apply_volatile(change));
+        for note in &notes {
+            log_note(note);
+            serving.groups.tell(now, note);
+        }
         for (ticket, reply) in replies {
             // Whoever waited may be gone with its connection.
             if let Some(waiting) = serving.waiting.remove(&ticket) {
@@ -289,17 +292,19 @@ fn error_of(error: &AppendError) -> ErrorCode {
 fn log_note(note: &Note) {
     match note {
         Note::Preparing { group, generation, members, cause } => {
-            tracing::info!(%group, generation = generation.0, members, ?cause, "a group rebalances");
+            tracing::info!(%group, generation = generation.0, members, %cause, "a group rebalances");
         }
-        Note::Generation { group, generation, members, removed } => {
-            tracing::info!(%group, generation = generation.0, members, ?removed, "all members have joined, or their time is up");
+        Note::Generation { group, generation, members, removed, last } => {
+            let last = last.as_ref().map(ToString::to_string).unwrap_or_default();
+            let removed = group::names(removed);
+            tracing::info!(%group, generation = generation.0, members, removed, last, "all members have joined, or their time is up");
         }
         Note::Stable { group, generation, members } => {
             tracing::info!(%group, generation = generation.0, members, "a group is stable");
         }
         Note::Empty { group, generation } => tracing::info!(%group, generation = generation.0, "a group is empty"),
-        Note::Fenced { group, instance, old, old_host, new, new_host } => tracing::warn!(
-            %group, %instance, %old, %old_host, %new, %new_host,
+        Note::Fenced { group, instance, old, new } => tracing::warn!(
+            %group, %instance, %old, %new,
             "a second process has joined with group.instance.id of a member that was alive; the first one is fenced"
         ),
         Note::NobodyJoined { group } => tracing::warn!(%group, "nobody has joined again in time"),

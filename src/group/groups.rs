@@ -1,12 +1,13 @@
 //! The groups of one shard: decisions on one of them by name, and the two functions that change anything.
 
 use super::{
-    Classic, Decision, Generation, GroupId, Left, Now, Record, Settings, Volatile,
+    Classic, Decision, Generation, GroupId, Left, Note, Now, Record, Settings, Volatile,
     classic::{
         command::{Identity, Join, Joined, Leave, Sync, Synced},
         draft::Draft,
     },
     offsets::Offsets,
+    story::Story,
 };
 use crate::types::{ErrorCode, Millis};
 use std::collections::{HashMap, hash_map::Entry};
@@ -16,6 +17,7 @@ use std::collections::{HashMap, hash_map::Entry};
 pub struct Group {
     protocol: Protocol,
     offsets: Offsets,
+    story: Story,
     /// A record tells of its members: it has to be deleted by one.
     stored: bool,
 }
@@ -41,6 +43,11 @@ impl Group {
     fn classic_mut(&mut self) -> &mut Classic {
         let Protocol::Classic(classic) = &mut self.protocol;
         classic
+    }
+
+    /// Its last rebalances, since this coordinator has it.
+    pub fn story(&self) -> &Story {
+        &self.story
     }
 
     pub(super) fn offsets(&self) -> &Offsets {
@@ -198,6 +205,13 @@ impl Groups {
         }
         if group.is_nothing() {
             entry.remove();
+        }
+    }
+
+    /// Remembers what happened to a group, after all else of the decision is applied.
+    pub fn tell(&mut self, now: Now, note: &Note) {
+        if let Some(group) = self.groups.get_mut(note.group()) {
+            group.story.tell(now.wall, note);
         }
     }
 

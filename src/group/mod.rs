@@ -18,18 +18,20 @@ mod describe;
 mod groups;
 mod offsets;
 mod record;
+mod story;
 mod subscription;
 #[cfg(test)]
 mod tests;
 
 pub use classic::{
-    Cause, Classic, Joined, LeaveMember, Left, Member, Note, State, Synced,
+    Cause, Classic, Joined, LeaveMember, Left, Member, Note, State, Synced, Who,
     command::{Identity, Join, JoinedMember, Leave, Protocol, Sync},
 };
 pub use describe::{Described, DescribedMember, Listed};
 pub use groups::{Group, Groups};
 pub use offsets::{Commit, CommitPartition, Committed};
 pub use record::{GroupMetadata, MemberMetadata, Record};
+pub use story::{End, JoinPhase, Rebalance, Story, names};
 
 use crate::types::Millis;
 use std::sync::Arc;
@@ -116,7 +118,7 @@ pub struct Decision<R> {
     pub volatile: Option<Volatile>,
     /// Answers to requests that wait, to be given once the records are committed.
     pub replies: Vec<(Ticket, Reply)>,
-    /// What happened, for logs.
+    /// What happened: for logs, and for the group's story.
     pub notes: Vec<Note>,
     /// The change in memory holds even if the records can't be written: they say only that a group has no members, which a restart finds
     /// out by itself.

@@ -6,4 +6,5 @@ mod leaving;
 mod offsets;
 mod sim;
 mod statics;
+mod story;
 mod syncing;

@@ -1,6 +1,6 @@
 //! A decision on one group in the making: a copy of the group that may be changed, and what comes of it.
 
-use super::{Classic, Joined, Member, Note, State, Synced};
+use super::{Classic, Joined, Member, Note, State, Synced, Who};
 use crate::{
     group::{Decision, GroupId, MemberId, Now, Record, Reply, Settings, Ticket, Volatile},
     types::ErrorCode,
@@ -56,6 +56,12 @@ impl<'a> Draft<'a> {
     pub fn keep_alive(&mut self, id: &str) {
         let steady = self.now.steady;
         self.edit(id, |member| member.session_ends = steady.plus(member.session_timeout_ms.into()));
+    }
+
+    /// A member as people know it; one that was only given an id has no more than that.
+    pub fn who(&self, id: &MemberId) -> Who {
+        let nobody = || Who { member: id.clone(), instance: None, client_id: "".into(), host: "".into() };
+        self.group.member(id).map_or_else(nobody, Member::who)
     }
 
     pub fn member_ids(&self) -> Vec<MemberId> {

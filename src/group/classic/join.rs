@@ -1,6 +1,6 @@
 //! JoinGroup: who comes, who comes back, and who may not (`GroupMetadataManager.classicGroupJoin`).
 
-use super::{Cause, Joined, Member, Note, State, command::Join, draft::Draft};
+use super::{Cause, Joined, Member, Note, State, Who, command::Join, draft::Draft};
 use crate::{
     group::InstanceId,
     types::{ErrorCode, Millis},
@@ -72,7 +72,8 @@ impl Draft<'_> {
             is_new: true,
             session_ends: self.now.steady.plus(NEW_MEMBER_JOIN_TIMEOUT_MS),
         });
-        self.rebalance_or_complete_join(Cause::Joined { member: id.clone(), reason: join.reason.clone() });
+        let who = self.who(id);
+        self.rebalance_or_complete_join(Cause::Joined { who, reason: join.reason.clone() });
     }
 
     /// One who has an id: a member, or one who was just given it.
@@ -85,15 +86,15 @@ impl Draft<'_> {
             return self.refuse_join(join.ticket, error, id);
         }
         let same = self.group.member(id).is_some_and(|member| member.protocols == join.protocols);
-        let (member, reason) = (id.clone(), join.reason.clone());
+        let (who, reason) = (self.who(id), join.reason.clone());
         match self.group.state {
             // Perhaps it did not get its answer.
             State::CompletingRebalance if same => self.reply_generation(join),
             // A follower that has nothing new gets its assignment with SyncGroup. A leader wants a rebalance: what it assigns has changed.
             State::Stable if same && !self.group.is_leader(id) => self.reply_generation(join),
-            State::Stable if same => self.update(join, Cause::LeaderRejoined { member, reason }),
-            State::PreparingRebalance => self.update(join, Cause::Joined { member, reason }),
-            State::CompletingRebalance | State::Stable => self.update(join, Cause::MetadataChanged { member, reason }),
+            State::Stable if same => self.update(join, Cause::LeaderRejoined { who, reason }),
+            State::PreparingRebalance => self.update(join, Cause::Joined { who, reason }),
+            State::CompletingRebalance | State::Stable => self.update(join, Cause::MetadataChanged { who, reason }),
             State::Empty => self.refuse_join(join.ticket, ErrorCode::UnknownMemberId, id),
         }
     }
@@ -135,10 +136,13 @@ impl Draft<'_> {
             self.notes.push(Note::Fenced {
                 group: self.id.clone(),
                 instance: instance_id.clone(),
-                old: old_id.clone(),
-                old_host: old.client_host.clone(),
-                new: new_id.clone(),
-                new_host: join.client_host.clone(),
+                old: old.who(),
+                new: Who {
+                    member: new_id.clone(),
+                    instance: Some(instance_id.clone()),
+                    client_id: join.client_id.clone(),
+                    host: join.client_host.clone(),
+                },
             });
         }
         self.rename(old_id, new_id, join);
@@ -150,7 +154,8 @@ impl Draft<'_> {
         match self.group.state {
             State::Stable if self.group.select_protocol() == self.group.protocol => self.resume_static(join, new_id, old_id, led),
             State::Stable | State::CompletingRebalance => {
-                self.prepare(Cause::StaticMemberReplaced { member: new_id.clone(), instance: instance_id.clone() });
+                let who = self.who(new_id);
+                self.prepare(Cause::StaticMemberReplaced { who });
             }
             State::PreparingRebalance | State::Empty => self.maybe_complete_join(),
         }

@@ -10,8 +10,8 @@ impl Draft<'_> {
         for member in &leave.members {
             let found = self.leaving(member);
             if let Ok(id) = &found {
+                members.push((self.who(id), member.reason.clone()));
                 self.remove(id);
-                members.push(id.clone());
             }
             answers.push(Left {
                 member_id: member.member_id.clone(),

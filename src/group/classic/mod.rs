@@ -63,37 +63,46 @@ impl fmt::Display for State {
     }
 }
 
+/// A member, as people know it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Who {
+    pub member: MemberId,
+    pub instance: Option<InstanceId>,
+    pub client_id: Arc<str>,
+    pub host: Arc<str>,
+}
+
 /// Why a group rebalances.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Cause {
     Joined {
-        member: MemberId,
+        who: Who,
         reason: Option<Arc<str>>,
     },
     /// A member joined again with other protocols or other metadata.
     MetadataChanged {
-        member: MemberId,
+        who: Who,
         reason: Option<Arc<str>>,
     },
     /// Leaders ask for a rebalance by joining again.
     LeaderRejoined {
-        member: MemberId,
+        who: Who,
         reason: Option<Arc<str>>,
     },
     /// A static member came back, and the protocol or the leader's work under way doesn't go with it.
     StaticMemberReplaced {
-        member: MemberId,
-        instance: InstanceId,
+        who: Who,
     },
+    /// Each with its reason.
     Left {
-        members: Vec<MemberId>,
+        members: Vec<(Who, Option<Arc<str>>)>,
     },
     SessionExpired {
-        member: MemberId,
+        who: Who,
     },
     /// Members that joined did not ask for their assignment in time.
     SyncTimeout {
-        members: Vec<MemberId>,
+        members: Vec<Who>,
     },
     /// The assignment could not be written.
     NotStored(ErrorCode),
@@ -101,7 +110,7 @@ pub enum Cause {
     OverCapacity,
 }
 
-/// What happened to a group, for logs.
+/// What happened to a group: for logs, and for its story.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Note {
     Preparing {
@@ -110,12 +119,13 @@ pub enum Note {
         members: usize,
         cause: Cause,
     },
-    /// All who joined in time are in this generation.
+    /// All who joined in time are in this generation; the others are removed. `last` is who came last.
     Generation {
         group: GroupId,
         generation: Generation,
         members: usize,
-        removed: Vec<MemberId>,
+        removed: Vec<Who>,
+        last: Option<Who>,
     },
     Stable {
         group: GroupId,
@@ -130,15 +140,26 @@ pub enum Note {
     Fenced {
         group: GroupId,
         instance: InstanceId,
-        old: MemberId,
-        old_host: Arc<str>,
-        new: MemberId,
-        new_host: Arc<str>,
+        old: Who,
+        new: Who,
     },
     /// Time is up and nobody has joined again.
     NobodyJoined {
         group: GroupId,
     },
+}
+
+impl Note {
+    pub fn group(&self) -> &GroupId {
+        match self {
+            Self::Preparing { group, .. }
+            | Self::Generation { group, .. }
+            | Self::Stable { group, .. }
+            | Self::Empty { group, .. }
+            | Self::Fenced { group, .. }
+            | Self::NobodyJoined { group } => group,
+        }
+    }
 }
 
 /// A member.
@@ -160,6 +181,11 @@ pub struct Member {
 }
 
 impl Member {
+    pub fn who(&self) -> Who {
+        let Self { id, instance_id, client_id, client_host, .. } = self;
+        Who { member: id.clone(), instance: instance_id.clone(), client_id: client_id.clone(), host: client_host.clone() }
+    }
+
     /// When it is taken for dead. `None` while it waits for us: it sends no heartbeats then.
     pub(super) fn session_deadline(&self) -> Option<Millis> {
         let waits = self.awaiting_join.is_some() || self.awaiting_sync.is_some();

@@ -1,6 +1,6 @@
 //! How a group moves from state to state, and what its timers do.
 
-use super::{Cause, InitialDelay, JoinTimer, Joined, Note, State, Synced, Timer, draft::Draft};
+use super::{Cause, InitialDelay, JoinTimer, Joined, Member, Note, State, Synced, Timer, draft::Draft};
 use crate::{
     group::{Generation, MemberId, Ticket},
     types::ErrorCode,
@@ -59,7 +59,9 @@ impl Draft<'_> {
         self.group.join_timer = None;
         let absent: Vec<MemberId> =
             self.group.members().filter(|m| m.awaiting_join.is_none() && m.instance_id.is_none()).map(|m| m.id.clone()).collect();
+        let removed = absent.iter().map(|id| self.who(id)).collect();
         absent.iter().for_each(|id| self.remove(id));
+        let last = self.group.members().max_by_key(|m| m.awaiting_join).map(Member::who);
         if !self.elect_joined_leader() && !self.group.members.is_empty() {
             // Only static members are left, and none came back yet. Sessions remove those who never will.
             self.notes.push(Note::NobodyJoined { group: self.id.clone() });
@@ -88,7 +90,7 @@ impl Draft<'_> {
         }
         self.group.sync_ends = Some(self.now.steady.plus(self.group.rebalance_timeout_ms().into()));
         let members = self.group.members.len();
-        self.notes.push(Note::Generation { group: self.id.clone(), generation, members, removed: absent });
+        self.notes.push(Note::Generation { group: self.id.clone(), generation, members, removed, last });
     }
 
     /// A leader that did not come back is replaced by one who did; whether there is a leader who did.
@@ -167,9 +169,10 @@ impl Draft<'_> {
         if self.group.member(id).and_then(|m| m.session_deadline()).is_none_or(|ends| ends > steady) {
             return;
         }
+        let who = self.who(id);
         self.remove(id);
         match self.group.state {
-            State::Stable | State::CompletingRebalance => self.prepare(Cause::SessionExpired { member: id.clone() }),
+            State::Stable | State::CompletingRebalance => self.prepare(Cause::SessionExpired { who }),
             State::PreparingRebalance | State::Empty => self.complete_join_if_all_joined(),
         }
     }
@@ -206,8 +209,9 @@ impl Draft<'_> {
         let members: Vec<MemberId> = std::mem::take(&mut self.group.pending_syncs).into_iter().collect();
         let under_way = matches!(self.group.state, State::CompletingRebalance | State::Stable);
         if under_way && !members.is_empty() {
+            let late = members.iter().map(|id| self.who(id)).collect();
             members.iter().for_each(|id| self.remove(id));
-            self.prepare(Cause::SyncTimeout { members });
+            self.prepare(Cause::SyncTimeout { members: late });
         }
     }
 

@@ -96,6 +96,7 @@ impl Ctx {
         for (ticket, reply) in decision.replies {
             assert_eq!(self.answers.insert(ticket, reply), None, "{ticket:?} is answered twice");
         }
+        decision.notes.iter().for_each(|note| self.groups.tell(self.now, note));
         self.notes.extend(decision.notes);
         decision.reply
     }

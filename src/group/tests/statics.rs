@@ -66,7 +66,9 @@ fn a_duplicate_that_waits_is_fenced_at_once_and_both_are_named() {
     let second = ctx.send_join(Join { client_host: "/10.0.0.9".into(), ..static_join("one") });
     assert_eq!(ctx.joined(first).error, ErrorCode::FencedInstanceId);
     assert!(ctx.waits(second));
-    assert!(matches!(ctx.notes.last(), Some(Note::Fenced { old, new, .. }) if &**old == "one-1" && &**new == "one-2"));
+    assert!(
+        matches!(ctx.notes.last(), Some(Note::Fenced { old, new, .. }) if &*old.member == "one-1" && &*new.member == "one-2" && &*new.host == "/10.0.0.9")
+    );
     ctx.sleep(3_000);
     assert_eq!(ctx.joined(second).members.len(), 1);
 }

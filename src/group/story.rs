@@ -1,0 +1,126 @@
+//! The story of a group's rebalances: why each began and who caused it, when its members had joined and who came last, how it ended. Kept
+//! in memory, for people and tools; no decision looks at it.
+
+use super::{Cause, Generation, Note, Who};
+use crate::types::Millis;
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+/// Rebalances that are remembered of a group.
+pub const REBALANCES_MAX: usize = 100;
+
+/// One rebalance. Times are the wall clock's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rebalance {
+    pub cause: Cause,
+    pub began: Millis,
+    /// The generation that it ended, and how many members that had.
+    pub from: Generation,
+    pub members_before: usize,
+    /// `None` while members are waited for.
+    pub joined: Option<JoinPhase>,
+    /// `None` while it is under way.
+    pub ended: Option<(Millis, End)>,
+}
+
+/// The end of the wait for members.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JoinPhase {
+    pub at: Millis,
+    pub generation: Generation,
+    pub members: usize,
+    /// Who did not come in time.
+    pub removed: Vec<Who>,
+    /// Whose JoinGroup came last: the others waited for it.
+    pub last: Option<Who>,
+}
+
+/// How a rebalance ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// All have their assignment.
+    Stable,
+    /// No one is left.
+    Empty,
+    /// Another one began.
+    Interrupted,
+}
+
+/// The last rebalances of a group, the newest last.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Story(VecDeque<Rebalance>);
+
+impl Story {
+    pub fn rebalances(&self) -> impl ExactSizeIterator<Item = &Rebalance> {
+        self.0.iter()
+    }
+
+    /// What happened to the group at this time.
+    pub(super) fn tell(&mut self, at: Millis, note: &Note) {
+        match note {
+            Note::Preparing { generation, members, cause, .. } => {
+                self.end(at, End::Interrupted);
+                if self.0.len() >= REBALANCES_MAX {
+                    self.0.pop_front();
+                }
+                let (cause, from, members_before) = (cause.clone(), *generation, *members);
+                self.0.push_back(Rebalance { cause, began: at, from, members_before, joined: None, ended: None });
+            }
+            Note::Generation { generation, members, removed, last, .. } => {
+                if let Some(rebalance) = self.under_way() {
+                    let (generation, members, removed, last) = (*generation, *members, removed.clone(), last.clone());
+                    rebalance.joined = Some(JoinPhase { at, generation, members, removed, last });
+                }
+            }
+            Note::Stable { .. } => self.end(at, End::Stable),
+            Note::Empty { .. } => self.end(at, End::Empty),
+            Note::Fenced { .. } | Note::NobodyJoined { .. } => {}
+        }
+    }
+
+    fn under_way(&mut self) -> Option<&mut Rebalance> {
+        self.0.back_mut().filter(|rebalance| rebalance.ended.is_none())
+    }
+
+    fn end(&mut self, at: Millis, end: End) {
+        if let Some(rebalance) = self.under_way() {
+            rebalance.ended = Some((at, end));
+        }
+    }
+}
+
+/// `consumer-1-6f…(consumer-1 at /10.0.0.7, instance one)`.
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} at {}", self.member, self.client_id, self.host)?;
+        match &self.instance {
+            Some(instance) => write!(f, ", instance {instance})"),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+/// In words.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let because = |reason: &Option<Arc<str>>| reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        match self {
+            Self::Joined { who, reason } => write!(f, "{who} joined{}", because(reason)),
+            Self::MetadataChanged { who, reason } => write!(f, "{who} joined again with other metadata{}", because(reason)),
+            Self::LeaderRejoined { who, reason } => write!(f, "the leader {who} joined again{}", because(reason)),
+            Self::StaticMemberReplaced { who } => write!(f, "{who} came back and could not just go on"),
+            Self::Left { members } => {
+                let each: Vec<String> = members.iter().map(|(who, reason)| format!("{who}{}", because(reason))).collect();
+                write!(f, "left: {}", each.join("; "))
+            }
+            Self::SessionExpired { who } => write!(f, "nothing was heard of {who} for its session timeout"),
+            Self::SyncTimeout { members } => write!(f, "no SyncGroup in time from {}", names(members)),
+            Self::NotStored(error) => write!(f, "the assignment could not be written ({error})"),
+            Self::OverCapacity => f.write_str("the group has more members than group.max.size"),
+        }
+    }
+}
+
+/// Members in one line.
+pub fn names(members: &[Who]) -> String {
+    members.iter().map(Who::to_string).collect::<Vec<_>>().join("; ")
+}
