@@ -39,6 +39,8 @@ pub struct ServerConfig {
     pub producer_id_expiration_ms: i64,
     pub num_recovery_threads_per_data_dir: usize,
     pub log_flush_offset_checkpoint_interval_ms: i64,
+    /// 0: appends may use up the disk.
+    pub log_dir_min_free_bytes: u64,
     /// What topics get where they override nothing.
     pub topic_defaults: TopicDefaults,
     /// The keys that were set: their text as it was given, for DescribeConfigs.
@@ -106,6 +108,7 @@ impl ServerConfig {
             producer_id_expiration_ms: values.number("producer.id.expiration.ms"),
             num_recovery_threads_per_data_dir: values.size("num.recovery.threads.per.data.dir"),
             log_flush_offset_checkpoint_interval_ms: values.number("log.flush.offset.checkpoint.interval.ms"),
+            log_dir_min_free_bytes: u64::try_from(values.number("log.dir.min.free.bytes")).unwrap_or(0),
             topic_defaults,
             set: set.iter().map(|(name, (text, _))| (*name, text.clone())).collect(),
         })
