@@ -11,6 +11,7 @@ pub mod checkpoints;
 pub mod epochs;
 pub mod files;
 pub mod index;
+pub mod inspect;
 pub mod model;
 pub mod producer_state;
 pub mod txn_index;
