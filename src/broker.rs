@@ -22,6 +22,7 @@ use crate::{
     types::{Clock, LeaderEpoch, Millis, PartitionIndex, TopicPartition},
 };
 use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -70,6 +71,7 @@ pub struct Broker {
 impl Broker {
     /// Starts it; when this returns it is ready. Fails with what to do about it.
     pub async fn start(config: ServerConfig) -> anyhow::Result<(Self, Ready)> {
+        raise_descriptor_limit();
         let config = Arc::new(config);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Registry::new().context("set up metrics")?;
@@ -113,6 +115,19 @@ impl Broker {
     }
 }
 
+/// Each partition in use and each connection holds a descriptor; what a login shell allows is a thousand.
+fn raise_descriptor_limit() {
+    const ENOUGH: u64 = 10_000;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some() && current != maximum {
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+        raised.unwrap_or_else(|error| tracing::warn!(%error, "can't raise the limit of open files to its hard limit"));
+    }
+    if let Some(limit) = getrlimit(Resource::Nofile).current.filter(|limit| *limit < ENOUGH) {
+        tracing::warn!(limit, "few files may be open at once (RLIMIT_NOFILE); raise its hard limit for many partitions or connections");
+    }
+}
+
 /// The phases that touch the disk: lock, metadata, logs.
 fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, stopping: watch::Receiver<bool>) -> anyhow::Result<Context> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -121,6 +136,7 @@ fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, s
         producer_id_expiration_ms: config.producer_id_expiration_ms,
         recovery_threads: config.num_recovery_threads_per_data_dir,
         checkpoint_interval_ms: config.log_flush_offset_checkpoint_interval_ms,
+        min_free_bytes: config.log_dir_min_free_bytes,
         ..LogSettings::default()
     };
     let logs = Logs::lock(disk.clone(), settings)?;

@@ -15,6 +15,7 @@ use crate::{
     log::{
         AppendError, Appended, PartitionLog, RecordError,
         validate::{Origin, split_one_batch},
+        watch::Waiter,
     },
     net::{Answer, Refusal},
     types::{ErrorCode, Offset},
@@ -118,10 +119,10 @@ impl Failure {
     /// The log start that the client is told, which shows it whether its records expired or its state was lost (KAFKA-5793).
     /// Kafka knows it only once it has looked into a sound batch (`ReplicaManager.appendToLocalLog`).
     fn log_start(&self) -> Offset {
-        use AppendError::{Corrupt, Io, LargerThanSegment, Offline, TooLarge, UnsupportedMagic};
+        use AppendError::{Corrupt, Io, LargerThanSegment, NoRoom, Offline, TooLarge, UnsupportedMagic};
         match self {
             Self::Append {
-                error: Corrupt(_) | UnsupportedMagic(_) | TooLarge { .. } | LargerThanSegment { .. } | Offline(_) | Io(_),
+                error: Corrupt(_) | UnsupportedMagic(_) | TooLarge { .. } | LargerThanSegment { .. } | Offline(_) | NoRoom(_) | Io(_),
                 ..
             } => Offset(-1),
             Self::Append { log_start, .. } => *log_start,
@@ -185,14 +186,25 @@ fn blamed(error: &AppendError) -> Vec<BatchIndexAndErrorMessage> {
 
 /// Waits until all that was appended is on disk; a partition whose sync failed answers with an error instead.
 async fn synced(mut response: ProduceResponse, syncs: Vec<Sync>) -> ProduceResponse {
-    for Sync { log, to, topic, partition } in syncs {
-        let syncing = log.clone();
-        let done = tokio::task::spawn_blocking(move || syncing.sync_to(to)).await;
-        let failure = match done {
-            Ok(Ok(())) => continue,
-            Ok(Err(error)) => Failure::of(error, &log),
-            Err(_) => Failure::Code(ErrorCode::KafkaStorageError),
+    let waiter = Waiter::new();
+    let mut waits = Vec::with_capacity(syncs.len());
+    for sync in &syncs {
+        let (wait, nobody_runs) = sync.log.ask_sync(sync.to, &waiter);
+        if nobody_runs {
+            let log = sync.log.clone();
+            tokio::task::spawn_blocking(move || log.run_sync_rounds());
+        }
+        waits.push(wait);
+    }
+    for (Sync { log, topic, partition, .. }, wait) in syncs.into_iter().zip(waits) {
+        let outcome = loop {
+            match wait.outcome() {
+                Some(outcome) => break outcome,
+                None => waiter.wait().await,
+            }
         };
+        let Err(error) = outcome else { continue };
+        let failure = Failure::of(error, &log);
         let answered = response.responses.get_mut(topic).and_then(|t| t.partition_responses.get_mut(partition));
         if let Some(answered) = answered {
             *answered = failed(answered.index, &failure);

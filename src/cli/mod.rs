@@ -1,6 +1,8 @@
 //! The command line: one file a command.
 
+pub mod dump_log;
 pub mod serve;
+pub mod verify;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -19,6 +21,10 @@ pub struct Cli {
 pub enum Command {
     /// Run the broker (what happens without a command, too).
     Serve(ServeArgs),
+    /// Print and check files of the log: batches, records, index entries, producer snapshots. Exits 1 if something is wrong.
+    DumpLog(dump_log::DumpLogArgs),
+    /// Check a data directory that no broker uses. Exits 1 and says what is wrong and where.
+    Verify(verify::VerifyArgs),
 }
 
 #[derive(Debug, Default, Args)]
@@ -35,6 +41,8 @@ pub struct ServeArgs {
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::DumpLog(args)) => dump_log::run(&args),
+        Some(Command::Verify(args)) => verify::run(&args),
         None => serve::run(&cli.serve),
     }
 }

@@ -162,6 +162,10 @@ impl Disk for MemoryDisk {
         })
     }
 
+    fn total_bytes(&self, _: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
     fn free_bytes(&self, _: &Path) -> io::Result<u64> {
         Ok(u64::MAX)
     }

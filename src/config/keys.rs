@@ -1,7 +1,7 @@
 //! THE table of server keys. Parsing, defaults, DescribeConfigs and README's table all read it; nothing else names a default.
 //!
 //! Names, types, ranges and defaults are Apache Kafka's (`KafkaConfig` and the `*Configs` classes it is put together from) but for the
-//! loopback listeners, the data directory, `node.id` and `http.listeners`, which is ours. The documentation is in our words.
+//! loopback listeners, the data directory, `node.id`, and `http.listeners` and `log.dir.min.free.bytes`, which are ours. The documentation is in our words.
 
 use super::key::{
     Importance::{High, Low, Medium},
@@ -205,6 +205,14 @@ pub static KEYS: &[Key] = &[
     ),
     Key::new("log.dir", List, Some("./highwater-data"), Any, High, "The data directory, where log.dirs is not set."),
     Key::new("metadata.log.dir", String, None, Any, High, "Where the metadata journal lies. Unset: the first of the data directories."),
+    Key::new(
+        "log.dir.min.free.bytes",
+        Long,
+        Some("268435456"),
+        AtLeast(0),
+        Medium,
+        "Appends to a data directory are refused while its disk has less than this left, so that there is room to delete and compact; 0 is off.",
+    ),
     Key::new(
         "num.recovery.threads.per.data.dir",
         Int,

@@ -49,6 +49,8 @@ pub struct ServerConfig {
     pub offsets_topic_num_partitions: i32,
     pub offsets_topic_replication_factor: i16,
     pub offsets_topic_segment_bytes: i64,
+    /// 0: appends may use up the disk.
+    pub log_dir_min_free_bytes: u64,
     /// What topics get where they override nothing.
     pub topic_defaults: TopicDefaults,
     /// The keys that were set: their text as it was given, for DescribeConfigs.
@@ -126,6 +128,7 @@ impl ServerConfig {
             offsets_topic_num_partitions: values.int("offsets.topic.num.partitions"),
             offsets_topic_replication_factor: i16::try_from(values.number("offsets.topic.replication.factor")).unwrap_or(i16::MAX),
             offsets_topic_segment_bytes: values.number("offsets.topic.segment.bytes"),
+            log_dir_min_free_bytes: u64::try_from(values.number("log.dir.min.free.bytes")).unwrap_or(0),
             topic_defaults,
             set: set.iter().map(|(name, (text, _))| (*name, text.clone())).collect(),
         })

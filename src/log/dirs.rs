@@ -3,8 +3,9 @@
 use super::{
     LogError,
     checkpoints::{clean_mark, decode_offsets, encode_offsets},
-    files::{CLEAN_FILE, HIGH_WATERMARKS_FILE, LOCK_FILE, LOG_STARTS_FILE, RECOVERY_POINTS_FILE},
-    io::{Disk, DiskLock, write_atomically},
+    files::{CLEAN_FILE, HIGH_WATERMARKS_FILE, LOCK_FILE, LOG_STARTS_FILE, PROBE_FILE, RECOVERY_POINTS_FILE},
+    health::DirHealth,
+    io::{Disk, DiskLock, is_out_of_room, write_atomically},
     segment::{optional, remove_if_there},
 };
 use crate::types::{Offset, TopicPartition};
@@ -24,6 +25,7 @@ pub(super) struct DataDir {
     pub clean: bool,
     /// How many partitions are in it.
     pub load: AtomicUsize,
+    pub health: Arc<DirHealth>,
     /// What the files hold.
     checkpoints: Mutex<Checkpoints>,
     _lock: Box<dyn DiskLock>,
@@ -66,14 +68,32 @@ impl DataDir {
             log_starts: read(LOG_STARTS_FILE)?,
             high_watermarks: read(HIGH_WATERMARKS_FILE)?,
         };
-        let (path, disk) = (path.to_owned(), Arc::clone(disk));
-        Ok(Self { path, disk, clean, load: AtomicUsize::new(0), checkpoints: Mutex::new(checkpoints), _lock: lock })
+        let (path, disk, health) = (path.to_owned(), Arc::clone(disk), Arc::new(DirHealth::new(path)));
+        Ok(Self { path, disk, clean, health, load: AtomicUsize::new(0), checkpoints: Mutex::new(checkpoints), _lock: lock })
     }
 
     /// The partition's recovery point and log start.
     pub fn checkpointed(&self, topic: &TopicPartition) -> (Option<Offset>, Option<Offset>) {
         let checkpoints = self.checkpoints.lock();
         (checkpoints.recovery_points.get(topic).copied(), checkpoints.log_starts.get(topic).copied())
+    }
+
+    /// Looks how much room there is for appends beside the last `min_free_bytes`; and, if a partition's I/O has failed, whether the directory
+    /// still takes a write. True if it has failed just now.
+    pub fn examine(&self, min_free_bytes: u64) -> bool {
+        match self.disk.free_bytes(&self.path) {
+            Ok(free) => self.health.measured(free, min_free_bytes),
+            Err(error) => {
+                tracing::debug!(dir = %self.path.display(), %error, "can't tell how much room there is");
+                self.health.note_suspect();
+            }
+        }
+        if !self.health.take_suspect() || self.health.failure().is_some() {
+            return false;
+        }
+        let probe = self.path.join(PROBE_FILE);
+        let tried = write_atomically(&*self.disk, &probe, b"highwater\n").and_then(|()| self.disk.remove_file(&probe));
+        tried.is_err_and(|error| !is_out_of_room(&error) && self.health.note_failed(&error))
     }
 
     /// From now on a crash is one.

@@ -38,6 +38,8 @@ pub enum AppendError {
     InvalidTxnState(String),
     #[error("the partition takes no writes until it is recovered: {0}")]
     Offline(String),
+    #[error("no room in the data directory {}", .0.display())]
+    NoRoom(PathBuf),
     #[error("write the log")]
     Io(#[source] io::Error),
 }
@@ -56,7 +58,7 @@ impl From<&AppendError> for ErrorCode {
             AppendError::FencedProducer { .. } => Self::InvalidProducerEpoch,
             AppendError::FencedCoordinator { .. } => Self::TransactionCoordinatorFenced,
             AppendError::InvalidTxnState(_) => Self::InvalidTxnState,
-            AppendError::Offline(_) | AppendError::Io(_) => Self::KafkaStorageError,
+            AppendError::Offline(_) | AppendError::NoRoom(_) | AppendError::Io(_) => Self::KafkaStorageError,
         }
     }
 }

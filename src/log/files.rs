@@ -53,6 +53,8 @@ pub const LOG_STARTS_FILE: &str = "log-start-offset-checkpoint";
 pub const HIGH_WATERMARKS_FILE: &str = "replication-offset-checkpoint";
 pub const CLEAN_FILE: &str = ".kafka_cleanshutdown";
 pub const LOCK_FILE: &str = ".lock";
+/// Written and removed to see whether a directory works.
+pub const PROBE_FILE: &str = ".highwater-probe";
 
 const NAME_BYTES_MAX: usize = 255;
 

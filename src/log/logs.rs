@@ -43,6 +43,8 @@ pub struct LogSettings {
     pub checkpoint_interval_ms: i64,
     /// `num.recovery.threads.per.data.dir`, for all directories together.
     pub recovery_threads: usize,
+    /// `log.dir.min.free.bytes`: appends leave so much room in each directory; 0 is off.
+    pub min_free_bytes: u64,
 }
 
 impl Default for LogSettings {
@@ -54,6 +56,7 @@ impl Default for LogSettings {
             producer_id_expiration_check_interval_ms: 600_000,
             checkpoint_interval_ms: 60_000,
             recovery_threads: 2,
+            min_free_bytes: 0,
         }
     }
 }
@@ -80,18 +83,18 @@ pub struct FoundPartition {
 }
 
 /// A partition and the data directory that it's in.
-struct Held {
-    log: Arc<PartitionLog>,
-    dir: usize,
+pub(super) struct Held {
+    pub log: Arc<PartitionLog>,
+    pub dir: usize,
 }
 
 /// All partitions. All methods may be called from any thread; those that return a `Result` and [`Logs::tick`] block on I/O.
 pub struct Logs {
-    disk: Arc<dyn Disk>,
-    settings: LogSettings,
-    dirs: Vec<DataDir>,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) settings: LogSettings,
+    pub(super) dirs: Vec<DataDir>,
     /// In the order in which they came, so that a simulation does the same again.
-    partitions: RwLock<IndexMap<(TopicId, PartitionIndex), Held>>,
+    pub(super) partitions: RwLock<IndexMap<(TopicId, PartitionIndex), Held>>,
     /// One creation at a time, so that each sees how loaded the directories are.
     creating: Mutex<()>,
     chores: Mutex<Chores>,
@@ -196,6 +199,7 @@ impl Logs {
             }
             Ok(())
         };
+        self.examine_dirs();
         let threads = self.settings.recovery_threads.clamp(1, placed.len().max(1));
         thread::scope(|scope| {
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
@@ -229,6 +233,7 @@ impl Logs {
             log_start,
             now,
             producer_id_expiration_ms: self.settings.producer_id_expiration_ms,
+            health: &data_dir.health,
         };
         let log = if there { recover::open(&opening) } else { recover::create(&opening) }?;
         log.lead(spec.leader_epoch);
@@ -250,8 +255,7 @@ impl Logs {
         if self.partitions.read().contains_key(&(spec.topic_id, spec.topic.partition)) {
             return Err(LogError::Exists(spec.topic));
         }
-        let mut load: Vec<_> = self.dirs.iter().map(|dir| dir.load.load(Ordering::Relaxed)).collect();
-        let dir = least_loaded(&mut load);
+        let dir = least_loaded(&mut self.loads());
         for data_dir in &self.dirs {
             let path = data_dir.path.join(spec.topic.to_string());
             if self.disk.exists(&path) {
@@ -336,6 +340,7 @@ impl Logs {
         chores.deletions = later;
         let due: Vec<(Millis, PathBuf)> = due;
         due.iter().for_each(|(_, path)| self.remove_dir(path));
+        self.examine_dirs();
 
         let partitions = self.partitions();
         let mut moved = false;

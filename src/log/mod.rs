@@ -11,17 +11,21 @@ pub mod checkpoints;
 pub mod epochs;
 pub mod files;
 pub mod index;
+pub mod inspect;
 pub mod model;
 pub mod producer_state;
 pub mod txn_index;
 pub mod validate;
 pub mod watch;
 
+mod dir_info;
 mod dirs;
+mod health;
 mod logs;
 mod partition;
 mod read;
 mod recover;
+mod rounds;
 mod scan;
 mod segment;
 mod sync;
@@ -29,13 +33,18 @@ mod sync;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod room_tests;
+#[cfg(test)]
 mod tests;
 
+pub use dir_info::DirInfo;
 pub use error::{AppendError, LogError, ReadError, RecordError};
+pub use health::DirStatus;
 pub use logs::{FoundPartition, LogSettings, Logs, PartitionSpec};
 pub use model::Watermarks;
 pub use partition::{Appended, PartitionLog, Stats};
 pub use read::{Isolation, ReadSlice, TimedOffset};
+pub use rounds::SyncWait;
 pub use txn_index::AbortedTxn;
 pub use validate::{Origin, split_one_batch};
 pub use watch::{Registration, Waiter, Watch};

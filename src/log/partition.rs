@@ -11,7 +11,7 @@ use super::{
     epochs::Epochs,
     files::Kind,
     index::TimestampOffset,
-    io::OpenMode,
+    io::{OpenMode, is_out_of_room},
     model::{self, ActiveSegment, Incoming, Watermarks, relative},
     producer_state::{Admission, ProducerEntry, ProducerStates},
     segment::{Place, Segment},
@@ -188,6 +188,7 @@ impl PartitionLog {
     /// as the operating system is concerned, and waiters are awake; it is durable once [`PartitionLog::sync_to`] says so.
     pub fn append(&self, now: Millis, batch: Bytes, origin: Origin) -> Result<Appended, AppendError> {
         self.check_writable()?;
+        self.place.health.check_room()?;
         let config = self.config.load();
         let accepted = validate::validate(&batch, &config, now, origin)?;
         let mut writer = self.writer.lock();
@@ -239,10 +240,8 @@ impl PartitionLog {
             let size = usize::try_from(batch.bytes).unwrap_or(usize::MAX);
             return Err(AppendError::LargerThanSegment { size, segment_bytes: config.segment_bytes });
         }
-        self.write(writer, now, &header, &records, &batch, marker.as_ref(), config).map_err(|e| {
-            self.fail(&e);
-            AppendError::Io(e)
-        })?;
+        self.write(writer, now, &header, &records, &batch, marker.as_ref(), config).map_err(|e| self.refuse(e))?;
+        self.place.health.spend(batch.bytes);
         let count = u64::try_from(header.record_count).unwrap_or(0);
         self.stats.records_in.fetch_add(count, Ordering::Relaxed);
         self.stats.bytes_in.fetch_add(batch.bytes, Ordering::Relaxed);
@@ -250,7 +249,8 @@ impl PartitionLog {
         Ok(answer(header.base_offset, header.last_offset(), header.next_offset(), false))
     }
 
-    /// The effects of an append, in the order that a crash may cut anywhere: roll, epoch, write, indexes, producers, watermarks.
+    /// The effects of an append, in the order that a crash may cut anywhere: roll, epoch, write, indexes, producers, watermarks. What fails up
+    /// to the write for lack of room has changed nothing that a later append doesn't do again.
     #[expect(clippy::too_many_arguments, reason = "one call, which hands over what it has decided")]
     fn write(
         &self,
@@ -275,7 +275,20 @@ impl PartitionLog {
         let active = Arc::clone(&writer.active);
         let position = active.size();
         active.append(&[IoSlice::new(&header.encode()), IoSlice::new(records)], batch.bytes)?;
+        self.take_in(writer, header, batch, marker, config, position).inspect_err(|e| self.fail(e))
+    }
 
+    /// The batch is in the file, at `position`; everything else follows.
+    fn take_in(
+        &self,
+        writer: &mut Writer,
+        header: &BatchHeader,
+        batch: &Incoming,
+        marker: Option<&EndTxnMarker>,
+        config: &TopicConfig,
+        position: u64,
+    ) -> io::Result<()> {
+        let active = Arc::clone(&writer.active);
         if position == 0 {
             writer.first_timestamp = Some(Some(header.max_timestamp).filter(|t| t.0 >= 0));
         }
@@ -467,11 +480,23 @@ impl PartitionLog {
         }
     }
 
+    /// What a failed call means: without room nothing was done and it can be tried again, anything else takes the partition out of service.
+    pub(super) fn refuse(&self, error: io::Error) -> AppendError {
+        if is_out_of_room(&error) {
+            self.place.health.note_full(&error);
+        } else {
+            self.fail(&error);
+        }
+        AppendError::Io(error)
+    }
+
     /// Takes the partition out of service for writes.
     pub(super) fn fail(&self, error: &io::Error) {
+        self.place.health.note_suspect();
         if self.failed.set(error.to_string()).is_ok() {
             tracing::error!(partition = %self.topic, %error, "the partition takes no writes until the broker is restarted");
             self.watch.wake();
+            self.syncing.watch.wake();
         }
     }
 
@@ -480,6 +505,7 @@ impl PartitionLog {
         self.deleted.store(true, Ordering::Release);
         let _ = self.failed.set("the topic is deleted".into());
         self.watch.wake();
+        self.syncing.watch.wake();
     }
 }
 

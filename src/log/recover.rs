@@ -9,6 +9,7 @@ use super::{
     LogError, PartitionSpec, checkpoints,
     epochs::Epochs,
     files::{self, EPOCHS_FILE, Kind, METADATA_FILE, Stage},
+    health::DirHealth,
     index::{OffsetIndex, TimeIndex},
     io::{Disk, DiskFile, Entry, OpenMode},
     model::{self, Watermarks, relative},
@@ -41,6 +42,8 @@ pub(super) struct Opening<'a> {
     pub log_start: Option<Offset>,
     pub now: Millis,
     pub producer_id_expiration_ms: i64,
+    /// Of the data directory that it's in.
+    pub health: &'a Arc<DirHealth>,
 }
 
 /// Makes a directory for a partition that has none.
@@ -52,7 +55,8 @@ pub(super) fn create(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
 /// Opens a partition's directory.
 pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     let index_interval = opening.spec.config.index_interval_bytes as u64;
-    let place = Arc::new(Place { disk: Arc::clone(opening.disk), dir: opening.dir.clone(), index_interval });
+    let place =
+        Arc::new(Place { disk: Arc::clone(opening.disk), dir: opening.dir.clone(), index_interval, health: Arc::clone(opening.health) });
     let mut listing = place.disk.list(&place.dir)?;
     if finish_replacements(&place, &listing)? {
         listing = place.disk.list(&place.dir)?;

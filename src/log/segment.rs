@@ -6,8 +6,9 @@
 
 use super::{
     files::{self, Kind},
+    health::DirHealth,
     index::{OffsetIndex, TimeIndex, TimestampOffset},
-    io::{Disk, DiskFile, OpenMode},
+    io::{Disk, DiskFile, OpenMode, is_out_of_room},
     scan::{Found, Walk, WalkError},
     txn_index::{self, AbortedTxn},
 };
@@ -41,6 +42,8 @@ pub struct Place {
     pub dir: PathBuf,
     /// How far apart index entries are when an index is rebuilt: `index.interval.bytes` when the partition was opened.
     pub index_interval: u64,
+    /// Of the data directory that it's in.
+    pub health: Arc<DirHealth>,
 }
 
 impl Place {
@@ -94,6 +97,8 @@ pub struct Segment {
     largest: Mutex<Option<TimestampOffset>>,
     /// Used since the last look at idle segments.
     used: AtomicBool,
+    /// A write that failed left bytes behind the last batch.
+    torn: AtomicBool,
 }
 
 impl Segment {
@@ -114,6 +119,7 @@ impl Segment {
             index: RwLock::new(None),
             largest: Mutex::new(None),
             used: AtomicBool::new(true),
+            torn: AtomicBool::new(false),
         }
     }
 
@@ -153,11 +159,28 @@ impl Segment {
         Ok(opened)
     }
 
-    /// Writes a batch in parts after the last one; the size moves only if all of it was written.
+    /// Writes a batch in parts after the last one; the size moves only if all of it was written. Where it wasn't for lack of room, what was
+    /// is cut off again, now or before the next write.
     pub fn append(&self, parts: &[IoSlice<'_>], bytes: u64) -> io::Result<()> {
+        self.mend()?;
         let position = self.size();
-        self.file()?.write_at(parts, position)?;
+        if let Err(error) = self.file()?.write_at(parts, position) {
+            if is_out_of_room(&error) {
+                self.torn.store(true, Ordering::Relaxed);
+                let _ = self.mend();
+            }
+            return Err(error);
+        }
         self.size.store(position.saturating_add(bytes), Ordering::Release);
+        Ok(())
+    }
+
+    /// Cuts off what a failed write has left. The one who appends calls it.
+    pub fn mend(&self) -> io::Result<()> {
+        if self.torn.load(Ordering::Relaxed) {
+            self.file()?.set_len(self.size())?;
+            self.torn.store(false, Ordering::Relaxed);
+        }
         Ok(())
     }
 

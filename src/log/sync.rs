@@ -9,13 +9,14 @@ use super::{
     io::{Disk, OpenMode, write_atomically},
     partition::{PartitionLog, Writer},
     segment::optional,
+    watch::Watch,
 };
 use crate::types::{Millis, Offset};
 use parking_lot::{Condvar, Mutex};
 use std::{
     io,
     path::Path,
-    sync::atomic::{AtomicBool, AtomicI64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
 };
 
 /// What is durable, and who is at it. `tidy` and `rested` are at or below `synced`.
@@ -35,6 +36,12 @@ pub(super) struct Syncing {
     dir_dirty: AtomicBool,
     running: Mutex<bool>,
     done: Condvar,
+    /// Syncs that could not be, for lack of room, though nothing failed.
+    refusals: AtomicU64,
+    /// In the directory's next round of syncs.
+    pub is_asked: AtomicBool,
+    /// Wakes who waits for a round.
+    pub watch: Watch,
 }
 
 /// How far to sync.
@@ -57,6 +64,9 @@ impl Syncing {
             dir_dirty: AtomicBool::new(dir_dirty),
             running: Mutex::new(false),
             done: Condvar::new(),
+            refusals: AtomicU64::new(0),
+            is_asked: AtomicBool::new(false),
+            watch: Watch::default(),
         }
     }
 
@@ -78,6 +88,11 @@ impl Syncing {
     /// Whether a snapshot of this offset is there, durable.
     pub fn has_rested_at(&self, offset: Offset) -> bool {
         self.rested.load(Ordering::Acquire) == offset.0
+    }
+
+    /// How many syncs there was no room for.
+    pub fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Acquire)
     }
 
     pub fn note_dir_change(&self) {
@@ -133,32 +148,45 @@ impl PartitionLog {
             let result = self.sync_once(through);
             *self.syncing.running.lock() = false;
             self.syncing.done.notify_all();
-            result.map_err(|e| {
-                self.fail(&e);
-                AppendError::Io(e)
-            })?;
+            result?;
         }
     }
 
-    fn sync_once(&self, through: Through) -> io::Result<()> {
+    /// A failed sync is final, whatever its reason: the pages that it lost are marked clean.
+    fn give_up(&self, error: io::Error) -> AppendError {
+        self.fail(&error);
+        AppendError::Io(error)
+    }
+
+    /// Nothing is lost by a small file that there was no room for.
+    fn refuse_sync(&self, error: io::Error) -> AppendError {
+        let refused = self.refuse(error);
+        self.syncing.refusals.fetch_add(1, Ordering::AcqRel);
+        refused
+    }
+
+    fn sync_once(&self, through: Through) -> Result<(), AppendError> {
         // The end first, then the segments: every batch below the end is in one of them.
         let end = self.watermarks().log_end;
         let segments = self.segments.load_full();
         let active = segments.last().map_or(Offset(0), |segment| segment.base());
         let first = super::model::segment_of(&segments, |s| s.base(), self.syncing.tidy()).unwrap_or(0);
-        self.sync_epochs()?;
-        for (segment, next) in segments.iter().zip(segments.iter().skip(1)).skip(first) {
-            segment.sync()?;
-            segment.sync_index()?;
-            self.sync_snapshot(next.base())?;
-        }
-        if through == Through::End
-            && end > active
-            && let Some(segment) = segments.last()
-        {
-            segment.sync()?;
-        }
-        self.sync_dir()?;
+        self.sync_epochs().map_err(|e| self.refuse_sync(e))?;
+        let sync = || {
+            for (segment, next) in segments.iter().zip(segments.iter().skip(1)).skip(first) {
+                segment.sync()?;
+                segment.sync_index()?;
+                self.sync_snapshot(next.base())?;
+            }
+            if through == Through::End
+                && end > active
+                && let Some(segment) = segments.last()
+            {
+                segment.sync()?;
+            }
+            self.sync_dir()
+        };
+        sync().map_err(|e| self.give_up(e))?;
         let target = if through == Through::End { end } else { end.min(active) };
         self.syncing.synced.fetch_max(target.0, Ordering::AcqRel);
         self.syncing.tidy.fetch_max(active.0, Ordering::AcqRel);
@@ -185,6 +213,7 @@ impl PartitionLog {
         }
         let text = self.epochs.read().encode();
         write_atomically(&*self.place.disk, &self.place.dir.join(EPOCHS_FILE), text.as_bytes())
+            .inspect_err(|_| self.epochs_dirty.store(true, Ordering::Release))
     }
 
     fn sync_snapshot(&self, offset: Offset) -> io::Result<()> {
@@ -214,6 +243,7 @@ impl PartitionLog {
         writer.closed = true;
         let end = self.watermarks().log_end;
         let write = || {
+            writer.active.mend()?;
             writer.active.note_end()?;
             writer.active.flush_index()?;
             if !self.syncing.has_rested_at(end) {
@@ -260,22 +290,26 @@ impl PartitionLog {
         }
         self.sync_to(end)?;
         self.sync_closed()?;
-        let write = || {
+        let write_index = || {
+            writer.active.mend()?;
             writer.active.note_end()?;
-            writer.active.flush_index()?;
-            writer.active.sync_index()?;
-            self.sync_epochs()?;
-            if !self.syncing.has_rested_at(end) {
-                self.write_snapshot(writer, end)?;
+            writer.active.flush_index()
+        };
+        write_index().map_err(|e| self.refuse(e))?;
+        writer.active.sync_index().map_err(|e| self.give_up(e))?;
+        self.sync_epochs().map_err(|e| self.refuse(e))?;
+        let has_snapshot = self.syncing.has_rested_at(end);
+        if !has_snapshot {
+            self.write_snapshot(writer, end).map_err(|e| self.refuse(e))?;
+        }
+        let sync = || {
+            if !has_snapshot {
                 self.sync_snapshot(end)?;
             }
             self.syncing.note_dir_change();
             self.sync_dir()
         };
-        write().map_err(|e| {
-            self.fail(&e);
-            AppendError::Io(e)
-        })?;
+        sync().map_err(|e| self.give_up(e))?;
         self.remove_old_snapshot(end);
         Ok(())
     }

@@ -57,6 +57,8 @@ pub trait Disk: Send + Sync {
     }
     /// Bytes that this process may still write on the file system of `dir`.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+    /// The size of the file system of `dir`, in bytes.
+    fn total_bytes(&self, dir: &Path) -> io::Result<u64>;
     /// An exclusive lock on a file (made if need be), held until the value drops or the process ends; `WouldBlock` if another holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
 }
@@ -101,6 +103,16 @@ pub fn read_exact_at(file: &dyn DiskFile, mut buf: &mut [u8], mut position: u64)
 /// Puts the path in front of an I/O error's text: an operator must know which file it was.
 pub fn name_path(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), PathError { path: path.to_owned(), error })
+}
+
+/// Whether a call was refused for lack of something that comes back: room on the disk, of a quota, or descriptors. Nothing is wrong with
+/// the disk then, and the call may be tried again.
+pub fn is_out_of_room(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<PathError>());
+    let code = error.raw_os_error().or_else(|| inner.and_then(|inner| inner.error.raw_os_error()));
+    let descriptors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        || code.is_some_and(|code| descriptors.contains(&code))
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -90,6 +90,11 @@ impl Disk for RealDisk {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
+    fn total_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(dir).map_err(|e| name_path(dir, e.into()))?;
+        Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(|e| name_path(path, e))?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| name_path(path, e.into()))?;

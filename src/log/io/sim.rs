@@ -6,6 +6,8 @@
 //!   combination, and one may be there in part; bytes between read as zeros. Of the creations, renames and removals in a
 //!   directory since its last sync a prefix is there; a file whose directory entry isn't durable is gone, synced or not.
 //! - *Failure* ([`SimDisk::fail_after`]): a changing call fails, a write perhaps after having written a part.
+//! - *No room* ([`SimDisk::set_room`]): a write that would make the files larger than the disk fails, having written what there was room for.
+//! - *A broken directory* ([`SimDisk::break_below`]): every changing call below it fails.
 //!
 //! The same seed and the same calls give the same outcome.
 
@@ -39,6 +41,9 @@ struct State {
     random: Random,
     /// Changing calls until one fails.
     fail_after: Option<u64>,
+    /// Bytes that the files may still grow by; `None` is no bound.
+    room: Option<u64>,
+    broken: Option<PathBuf>,
     syncs: u64,
 }
 
@@ -195,6 +200,16 @@ impl SimDisk {
         self.state.lock().fail_after = Some(calls);
     }
 
+    /// From now on all files together may grow by so many bytes; what shrinks or is removed gives its room back. `None` is no bound.
+    pub fn set_room(&self, bytes: Option<u64>) {
+        self.state.lock().room = bytes;
+    }
+
+    /// From now on every changing call below `dir` fails.
+    pub fn break_below(&self, dir: &Path) {
+        self.state.lock().broken = Some(dir.to_owned());
+    }
+
     /// Whether a failure that was asked for is still to come.
     pub fn is_armed(&self) -> bool {
         self.state.lock().fail_after.is_some()
@@ -278,6 +293,29 @@ impl State {
         }
     }
 
+    /// The error if `path` lies in a broken directory.
+    fn check_broken(&self, path: &Path) -> io::Result<()> {
+        match &self.broken {
+            Some(dir) if path.starts_with(dir) => Err(io::Error::other("simulated failure of the directory")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for an open file.
+    fn check_broken_file(&self, id: usize) -> io::Result<()> {
+        let Some(_) = &self.broken else { return Ok(()) };
+        self.names.iter().filter(|(_, node)| **node == Some(id)).try_for_each(|(path, _)| self.check_broken(path))
+    }
+
+    /// Takes room for a file that grows to `len`, or gives back; how long it may be.
+    fn take_room(&mut self, id: usize, len: u64) -> u64 {
+        let old = self.files[id].live.len() as u64;
+        let Some(room) = &mut self.room else { return len };
+        let new = len.min(old + *room);
+        *room = *room + old - new;
+        new
+    }
+
     fn not_found(path: &Path) -> io::Error {
         name_path(path, io::ErrorKind::NotFound.into())
     }
@@ -290,6 +328,7 @@ impl Disk for SimDisk {
             Some(Some(id)) => id,
             Some(None) => return Err(name_path(path, io::ErrorKind::IsADirectory.into())),
             None if mode == OpenMode::Create && path.parent().is_some_and(|dir| state.names.get(dir) == Some(&None)) => {
+                state.check_broken(path)?;
                 state.count()?;
                 let id = state.files.len();
                 state.files.push(Contents::default());
@@ -345,10 +384,10 @@ impl Disk for SimDisk {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        if state.names.get(path).copied().flatten().is_none() {
-            return Err(State::not_found(path));
-        }
+        let Some(id) = state.names.get(path).copied().flatten() else { return Err(State::not_found(path)) };
+        state.check_broken(path)?;
         state.count()?;
+        state.take_room(id, 0);
         state.change_names(NameChange::Remove(path.to_owned()));
         Ok(())
     }
@@ -391,6 +430,10 @@ impl Disk for SimDisk {
     }
 
     fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        Ok(self.state.lock().room.unwrap_or(1 << 40))
+    }
+
+    fn total_bytes(&self, _dir: &Path) -> io::Result<u64> {
         Ok(1 << 40)
     }
 
@@ -433,9 +476,16 @@ impl DiskFile for SimFile {
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
         let mut bytes = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<_>>();
         let mut state = self.state.lock();
-        let failed = state.count();
+        state.check_broken_file(self.id)?;
+        let mut failed = state.count();
         if failed.is_err() {
             bytes.truncate(state.random.below(bytes.len() as u64 + 1) as usize);
+        }
+        let end = (position + bytes.len() as u64).max(state.files[self.id].live.len() as u64);
+        let fits = state.take_room(self.id, end);
+        if fits < end {
+            failed = Err(io::ErrorKind::StorageFull.into());
+            bytes.truncate(fits.saturating_sub(position) as usize);
         }
         state.files[self.id].change(Change::Write(position, bytes));
         failed
@@ -447,7 +497,9 @@ impl DiskFile for SimFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.state.lock();
+        state.check_broken_file(self.id)?;
         state.count()?;
+        state.take_room(self.id, len);
         state.files[self.id].change(Change::SetLen(len));
         Ok(())
     }
@@ -458,6 +510,7 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state.lock();
+        state.check_broken_file(self.id)?;
         state.count()?;
         state.syncs += 1;
         state.files[self.id].sync();

@@ -1,0 +1,37 @@
+//! `highwater verify`: checks a whole data directory that no broker uses, and says what is wrong and where. Changes nothing.
+
+use crate::log::{
+    inspect::{self, Severity},
+    io::RealDisk,
+};
+use anyhow::{Context as _, bail};
+use clap::Args;
+use std::{path::PathBuf, thread};
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The data directory (one of log.dirs).
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// Fails if something is wrong, or the directory is in use.
+pub fn run(args: &VerifyArgs) -> anyhow::Result<()> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let verified = inspect::verify(&RealDisk, &args.dir, threads).with_context(|| format!("verify {}", args.dir.display()))?;
+    verified.findings.iter().for_each(|finding| println!("{finding}"));
+    let wrong = verified.findings.iter().filter(|finding| finding.severity == Severity::Wrong).count();
+    println!(
+        "{} partitions, {} segments, {} batches, {} bytes; {}; {wrong} wrong, {} notes",
+        verified.partitions,
+        verified.segments,
+        verified.batches,
+        verified.bytes,
+        if verified.clean { "stopped cleanly" } else { "not stopped cleanly" },
+        verified.findings.len().saturating_sub(wrong)
+    );
+    if !verified.is_sound() {
+        bail!("{wrong} things are wrong in {}", args.dir.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,300 @@
+//! Disks that are full, low on space or broken in part, and rounds of syncs: nothing acknowledged is lost, and what can come back does.
+
+use super::{
+    io::{
+        Disk,
+        sim::{Random, SimDisk},
+    },
+    read::Isolation,
+    *,
+};
+use crate::{
+    config::TopicConfig,
+    record::{BatchHeader, BatchRecords, builder::BatchBuilder, header::Compression},
+    types::*,
+};
+use bytes::Bytes;
+use std::{path::Path, sync::Arc};
+
+const NOW: Millis = Millis(1_700_000_000_000);
+const ID: TopicId = TopicId(uuid::Uuid::from_u128(7));
+const PRODUCER: ProducerId = ProducerId(5);
+
+fn spec(partition: i32, config: &TopicConfig) -> PartitionSpec {
+    let topic = TopicPartition { topic: TopicName::new("t").unwrap(), partition: PartitionIndex(partition) };
+    PartitionSpec { topic, topic_id: ID, config: Arc::new(config.clone()), leader_epoch: LeaderEpoch(0) }
+}
+
+fn settings(dirs: &[&str], min_free_bytes: u64) -> LogSettings {
+    LogSettings { dirs: dirs.iter().map(Into::into).collect(), min_free_bytes, ..LogSettings::default() }
+}
+
+fn open(disk: &SimDisk, settings: LogSettings, partitions: i32, config: &TopicConfig) -> Logs {
+    let logs = Logs::lock(Arc::new(disk.clone()), settings).unwrap();
+    logs.open_all((0..partitions).map(|i| spec(i, config)).collect(), NOW).unwrap();
+    logs
+}
+
+fn log(logs: &Logs, partition: i32) -> Arc<PartitionLog> {
+    logs.get(ID, PartitionIndex(partition)).unwrap()
+}
+
+/// One record, its value `value` and filler.
+fn batch(sequence: i32, bytes: usize) -> Bytes {
+    let value = [&sequence.to_be_bytes()[..], &vec![7; bytes]].concat();
+    BatchBuilder::new(Compression::None)
+        .producer(PRODUCER, ProducerEpoch(0), sequence)
+        .record(Millis(NOW.0 + i64::from(sequence)), Some(b"k"), Some(&value))
+        .build()
+        .unwrap()
+}
+
+/// The numbers in the records' values, in order.
+fn numbers(log: &PartitionLog) -> Vec<i32> {
+    let (mut from, mut seen) = (log.watermarks().log_start, Vec::new());
+    loop {
+        let slice = log.read(from, 20_000, true, Isolation::ReadUncommitted).unwrap();
+        if slice.len == 0 {
+            return seen;
+        }
+        let bytes = slice.bytes().unwrap();
+        let mut rest = &bytes[..];
+        while let Some(header) = BatchHeader::parse(rest).filter(|h| h.size().unwrap() <= rest.len()) {
+            let (whole, after) = rest.split_at(header.size().unwrap());
+            assert_eq!(crate::record::header::batch_crc(whole), header.crc);
+            for record in BatchRecords::open(whole, 1 << 20).unwrap().iter().map(|r| r.unwrap()) {
+                seen.push(i32::from_be_bytes(record.value.unwrap()[..4].try_into().unwrap()));
+            }
+            (from, rest) = (header.next_offset(), after);
+        }
+    }
+}
+
+fn is_storage_error(error: &AppendError) -> bool {
+    ErrorCode::from(error) == ErrorCode::KafkaStorageError
+}
+
+#[test]
+fn a_full_disk_refuses_and_the_partition_goes_on_where_it_was() {
+    let disk = SimDisk::new(1);
+    let logs = open(&disk, settings(&["/d"], 0), 1, &TopicConfig::default());
+    let log = log(&logs, 0);
+    log.append(NOW, batch(0, 500), Origin::Client).unwrap();
+    let file = Path::new("/d/t-0/00000000000000000000.log");
+    let whole = disk.read(file).unwrap();
+    disk.set_room(Some(100));
+    for _ in 0..3 {
+        let refused = log.append(NOW, batch(1, 500), Origin::Client).unwrap_err();
+        assert!(is_storage_error(&refused), "{refused}");
+        assert_eq!(disk.read(file).unwrap(), whole, "the torn bytes are cut off");
+        assert_eq!(log.offline_reason(), None);
+        assert_eq!(numbers(&log), [0], "reads go on");
+    }
+    assert_eq!(logs.dirs()[0].status, DirStatus::LowOnSpace);
+    log.append(NOW, batch(1, 1), Origin::Client).unwrap();
+    assert_eq!(logs.dirs()[0].status, DirStatus::Online);
+    disk.set_room(None);
+    assert_eq!(log.append(NOW, batch(2, 500), Origin::Client).unwrap().base_offset, Offset(2));
+    assert_eq!(numbers(&log), [0, 1, 2]);
+}
+
+#[test]
+fn bytes_that_could_not_be_cut_off_are_cut_off_later() {
+    let disk = SimDisk::new(1);
+    let logs = open(&disk, settings(&["/d"], 0), 1, &TopicConfig::default());
+    let log = log(&logs, 0);
+    log.append(NOW, batch(0, 500), Origin::Client).unwrap();
+    let whole = disk.read(Path::new("/d/t-0/00000000000000000000.log")).unwrap();
+    disk.set_room(Some(100));
+    // The write is one call; the cut after it is the next.
+    disk.fail_after(1);
+    assert!(log.append(NOW, batch(1, 500), Origin::Client).is_err());
+    assert!(!disk.is_armed());
+    assert_eq!(disk.read(Path::new("/d/t-0/00000000000000000000.log")).unwrap().len(), whole.len() + 100);
+    assert_eq!(numbers(&log), [0], "they're nowhere to be seen");
+    disk.set_room(None);
+    log.append(NOW, batch(1, 5), Origin::Client).unwrap();
+    assert_eq!(numbers(&log), [0, 1]);
+    logs.close(NOW).unwrap();
+    drop((log, logs));
+    let logs = open(&disk, settings(&["/d"], 0), 1, &TopicConfig::default());
+    assert!(logs.was_clean());
+    assert_eq!(numbers(&self::log(&logs, 0)), [0, 1]);
+}
+
+/// A producer that goes on trying the same batch, on a disk whose room comes and goes, through rolls, rests, syncs and crashes.
+#[test]
+fn nothing_acknowledged_is_lost_while_room_comes_and_goes() {
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let config = TopicConfig {
+            segment_bytes: 1_500,
+            index_interval_bytes: 200,
+            flush_messages: if random.one_in(2) { 1 } else { i64::MAX },
+            ..TopicConfig::default()
+        };
+        let mut disk = SimDisk::new(seed);
+        let mut logs = open(&disk, settings(&["/d"], 0), 1, &config);
+        let (mut next, mut refused, mut minute) = (0, 0, 0);
+        for _ in 0..120 {
+            if random.one_in(4) {
+                disk.set_room(Some(random.below(1_500)));
+            } else if random.one_in(3) {
+                disk.set_room(None);
+            }
+            let log = self::log(&logs, 0);
+            let answered = log.append(NOW, batch(next, random.below(300) as usize), Origin::Client);
+            match answered.and_then(|appended| appended.sync_to.map_or(Ok(()), |to| log.sync_to(to))) {
+                Ok(()) => next += 1,
+                Err(error) => {
+                    assert!(is_storage_error(&error), "seed {seed}: {error}");
+                    assert_eq!(log.offline_reason(), None, "seed {seed}");
+                    refused += 1;
+                }
+            }
+            if random.one_in(10) {
+                minute += 1;
+                logs.tick(Millis(NOW.0 + minute * 61_000));
+            }
+            // A batch whose sync was refused may be there though nobody was told so.
+            let seen = numbers(&log);
+            assert!(seen == (0..next).collect::<Vec<_>>() || seen == (0..=next).collect::<Vec<_>>(), "seed {seed}: {next}, {seen:?}");
+            if random.one_in(25) {
+                // A start needs room; a crash doesn't.
+                disk.set_room(None);
+                disk = if random.one_in(2) {
+                    if config.flush_messages == i64::MAX {
+                        log.sync().unwrap();
+                    }
+                    disk.power_loss()
+                } else {
+                    disk.process_crash()
+                };
+                logs = open(&disk, settings(&["/d"], 0), 1, &config);
+            }
+        }
+        assert!(refused > 0, "seed {seed}: no room was ever missed");
+    }
+}
+
+#[test]
+fn the_guard_leaves_room_and_goes_when_there_is_more() {
+    const MIN: u64 = 4_000;
+    let disk = SimDisk::new(1);
+    disk.set_room(Some(10_000));
+    let logs = open(&disk, settings(&["/d"], MIN), 1, &TopicConfig::default());
+    let log = log(&logs, 0);
+    let taken = (0..).take_while(|i| log.append(NOW, batch(*i, 400), Origin::Client).is_ok()).count() as i32;
+    assert!((10..14).contains(&taken), "{taken} batches of about 480 bytes, with no look between");
+    let refused = log.append(NOW, batch(taken, 1), Origin::Client).unwrap_err();
+    assert!(matches!(&refused, AppendError::NoRoom(dir) if dir == Path::new("/d")) && is_storage_error(&refused));
+    assert!(disk.free_bytes(Path::new("/d")).unwrap() > MIN - 500);
+    assert_eq!(numbers(&log), (0..taken).collect::<Vec<_>>());
+    log.sync().unwrap();
+    logs.tick(NOW);
+    assert!(log.append(NOW, batch(taken, 1), Origin::Client).is_err(), "no more room than before");
+    disk.set_room(Some(20_000));
+    logs.tick(NOW);
+    log.append(NOW, batch(taken, 1), Origin::Client).unwrap();
+    let info = &logs.dirs()[0];
+    assert_eq!((&info.status, info.total_bytes, info.partitions.len()), (&DirStatus::Online, Some(1 << 40), 1));
+    assert_eq!(info.partitions[0].size_bytes(), log.size_bytes());
+}
+
+#[test]
+fn a_broken_directory_takes_only_its_own_partitions_along() {
+    let disk = SimDisk::new(1);
+    let config = TopicConfig::default();
+    let logs = open(&disk, settings(&["/a", "/b"], 0), 6, &config);
+    (0..6).for_each(|i| {
+        log(&logs, i).append(NOW, batch(0, 10), Origin::Client).unwrap();
+    });
+    disk.break_below(Path::new("/b"));
+    logs.tick(NOW);
+    let [a, b] = &logs.dirs()[..] else { panic!() };
+    assert_eq!((a.partitions.len(), b.partitions.len()), (3, 3));
+    assert_eq!(b.status, DirStatus::Online, "nobody has noticed");
+    assert!(is_storage_error(&b.partitions[0].append(NOW, batch(1, 10), Origin::Client).unwrap_err()));
+    logs.tick(NOW);
+    assert!(matches!(&logs.dirs()[1].status, DirStatus::Failed(why) if why.contains("simulated")));
+    for log in &b.partitions {
+        assert!(is_storage_error(&log.append(NOW, batch(1, 10), Origin::Client).unwrap_err()));
+        assert_eq!(numbers(log), [0]);
+    }
+    for log in &a.partitions {
+        log.append(NOW, batch(1, 10), Origin::Client).unwrap();
+    }
+    assert_eq!(logs.dirs()[0].status, DirStatus::Online);
+    (6..9).for_each(|i| {
+        logs.create(spec(i, &config), NOW).unwrap().append(NOW, batch(0, 10), Origin::Client).unwrap();
+    });
+    assert_eq!((logs.dirs()[0].partitions.len(), logs.dirs()[1].partitions.len()), (6, 3));
+}
+
+#[test]
+fn one_file_that_fails_is_not_the_whole_directory() {
+    let disk = SimDisk::new(1);
+    let logs = open(&disk, settings(&["/d"], 0), 2, &TopicConfig::default());
+    disk.fail_after(0);
+    assert!(log(&logs, 0).append(NOW, batch(0, 10), Origin::Client).is_err());
+    logs.tick(NOW);
+    assert!(log(&logs, 0).offline_reason().is_some());
+    log(&logs, 1).append(NOW, batch(0, 10), Origin::Client).unwrap();
+    assert_eq!(logs.dirs()[0].status, DirStatus::Online);
+}
+
+#[test]
+fn a_round_serves_all_partitions_that_asked_by_then() {
+    let disk = SimDisk::new(1);
+    let config = TopicConfig { flush_messages: 1, ..TopicConfig::default() };
+    let logs = open(&disk, settings(&["/d"], 0), 20, &config);
+    let waiter = watch::Waiter::new();
+    let mut waits = Vec::new();
+    let mut runners = 0;
+    for i in (0..20).chain(0..20) {
+        let sequence = i32::from(waits.len() >= 20);
+        let appended = log(&logs, i).append(NOW, batch(sequence, 10), Origin::Client).unwrap();
+        let (wait, nobody_runs) = log(&logs, i).ask_sync(appended.sync_to.unwrap(), &waiter);
+        runners += usize::from(nobody_runs);
+        waits.push(wait);
+    }
+    assert_eq!(runners, 1, "only the first is told that nobody runs the rounds");
+    assert!(waits.iter().all(|wait| wait.outcome().is_none()));
+    log(&logs, 3).run_sync_rounds();
+    assert!(waits.iter().all(|wait| matches!(wait.outcome(), Some(Ok(())))));
+    // Of each partition the segment and, the first time, the epochs' file and the metadata; two acknowledgements each share it.
+    let first = disk.syncs();
+    assert!(first <= 60, "{first} syncs");
+    assert_eq!(disk.power_loss().read(Path::new("/d/t-7/00000000000000000000.log")).unwrap().len() as u64, log(&logs, 7).size_bytes());
+    let again = log(&logs, 0).append(NOW, batch(2, 10), Origin::Client).unwrap();
+    let (wait, nobody_runs) = log(&logs, 0).ask_sync(again.sync_to.unwrap(), &waiter);
+    assert!(nobody_runs);
+    disk.fail_after(0);
+    log(&logs, 0).run_sync_rounds();
+    assert!(matches!(wait.outcome(), Some(Err(error)) if is_storage_error(&error)));
+    assert!(log(&logs, 0).offline_reason().is_some(), "a failed sync is final");
+    let (wait, nobody_runs) = log(&logs, 1).ask_sync(Offset(2), &waiter);
+    assert!(!nobody_runs && matches!(wait.outcome(), Some(Ok(()))), "nothing to do");
+}
+
+#[test]
+fn a_sync_without_room_for_the_epochs_is_refused_and_tried_again() {
+    let disk = SimDisk::new(1);
+    let config = TopicConfig { flush_messages: 1, ..TopicConfig::default() };
+    let logs = open(&disk, settings(&["/d"], 0), 1, &config);
+    let log = log(&logs, 0);
+    let waiter = watch::Waiter::new();
+    let appended = log.append(NOW, batch(0, 10), Origin::Client).unwrap();
+    disk.set_room(Some(0));
+    let (wait, _) = log.ask_sync(appended.sync_to.unwrap(), &waiter);
+    log.run_sync_rounds();
+    assert!(matches!(wait.outcome(), Some(Err(error)) if is_storage_error(&error)));
+    assert_eq!(log.offline_reason(), None);
+    disk.set_room(None);
+    let again = log.append(NOW, batch(0, 10), Origin::Client).unwrap();
+    assert!(again.duplicate);
+    let (wait, _) = log.ask_sync(again.sync_to.unwrap(), &waiter);
+    log.run_sync_rounds();
+    assert!(matches!(wait.outcome(), Some(Ok(()))));
+    assert_eq!(numbers(&log), [0]);
+}
