@@ -4,7 +4,7 @@
 
 use crate::{
     api::{Context, context::ContextService},
-    cluster::{Change, Cluster, FoundPartition, Publisher, Topic, Verdict},
+    cluster::{Change, Cluster, FoundPartition, Image, Publisher, Topic, Verdict},
     config::{HostPort, Listener, ServerConfig},
     coordinator::{CoordinatorSettings, GroupCoordinator, OFFSETS_TOPIC},
     group,
@@ -24,7 +24,7 @@ use crate::{
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     net::SocketAddr,
     path::PathBuf,
     sync::{
@@ -73,6 +73,7 @@ impl Broker {
     pub async fn start(config: ServerConfig) -> anyhow::Result<(Self, Ready)> {
         raise_descriptor_limit();
         let config = Arc::new(config);
+        warn_of_replicas(&config);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Registry::new().context("set up metrics")?;
         let source = Arc::new(BrokerSource::default());
@@ -128,6 +129,20 @@ fn raise_descriptor_limit() {
     }
 }
 
+/// Settings of a cluster that one broker can't meet: said at once, not when the first topic or batch is refused.
+fn warn_of_replicas(config: &ServerConfig) {
+    if config.default_replication_factor > 1 {
+        tracing::warn!(
+            "default.replication.factor is {}: with one broker, topics that don't ask for 1 can't be created",
+            config.default_replication_factor
+        );
+    }
+    let min_insync_replicas = config.value_text("min.insync.replicas");
+    if min_insync_replicas.as_deref().is_some_and(|replicas| replicas != "1") {
+        tracing::warn!("min.insync.replicas is more than 1: with one broker, batches with acks=all are refused");
+    }
+}
+
 /// The phases that touch the disk: lock, metadata, logs.
 fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, stopping: watch::Receiver<bool>) -> anyhow::Result<Context> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -139,7 +154,7 @@ fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, s
         min_free_bytes: config.log_dir_min_free_bytes,
         ..LogSettings::default()
     };
-    let logs = Logs::lock(disk.clone(), settings)?;
+    let logs = Logs::lock(disk.clone(), settings).context("take the data directories (log.dirs)")?;
     let cluster = Cluster::open(disk, &config)?;
     if cluster.journal_cut_bytes > 0 {
         tracing::warn!(bytes = cluster.journal_cut_bytes, "cut an unfinished change off the metadata journal; it was not acknowledged");
@@ -174,9 +189,13 @@ fn coordinator_settings(config: &ServerConfig) -> CoordinatorSettings {
 fn settle(logs: &Logs, cluster: &Cluster, now: Millis) -> anyhow::Result<()> {
     let found = logs.found()?;
     let judged: Vec<_> = found.iter().map(as_judged).collect();
+    let known = cluster.image();
     let verdicts = cluster.adopt(&judged).context("take over the topics found in the data directories")?;
     for (partition, verdict) in found.iter().zip(verdicts) {
         match verdict {
+            Verdict::Belongs(id) if known.topic_by_id(id).is_none() => {
+                tracing::info!(dir = %partition.dir.display(), "took over a partition that the metadata did not know; its topic has default configs");
+            }
             Verdict::Belongs(_) | Verdict::Kafkas => {}
             Verdict::Remove => logs.delete_found(partition, now)?,
             Verdict::Stray(why) => {
@@ -188,10 +207,32 @@ fn settle(logs: &Logs, cluster: &Cluster, now: Millis) -> anyhow::Result<()> {
     let deleted: Vec<_> = cluster.image().deleting.keys().copied().collect();
     cluster.forget(&deleted)?;
     cluster.broker_started(!logs.was_clean())?;
+    let there: HashSet<_> = found.iter().map(|partition| &partition.topic).collect();
     let image = cluster.image();
-    let specs = image.topics().flat_map(|topic| specs(topic, PartitionIndex(0))).collect();
-    logs.open_all(specs, now)?;
-    Ok(())
+    let specs = image.topics().flat_map(|topic| specs(topic, PartitionIndex(0)));
+    logs.open_all(specs.filter(|spec| there.contains(&spec.topic) || may_make(&known, spec, logs.was_clean())).collect(), now)?;
+    let highest = logs.partitions().iter().flat_map(|log| log.producers()).map(|producer| producer.producer_id).max();
+    highest.map_or(Ok(()), |highest| cluster.producer_seen(highest)).context("note the producer ids that the logs know")
+}
+
+/// Whether a partition without a directory gets an empty one. After a crash that may be a creation cut short; after a clean stop its
+/// directory was there, and an empty one in its place would pass for the lost one.
+fn may_make(known: &Image, spec: &PartitionSpec, clean: bool) -> bool {
+    let was_there = known.topic_by_id(spec.topic_id).is_some_and(|topic| topic.partition(spec.topic.partition).is_some());
+    match (was_there, clean) {
+        (false, _) => true,
+        (true, false) => {
+            tracing::warn!(partition = %spec.topic, "has no directory in log.dirs: it begins empty. If a disk is not mounted, stop the broker and mount it");
+            true
+        }
+        (true, true) => {
+            tracing::error!(
+                partition = %spec.topic,
+                "its directory is in none of log.dirs and the partition stays offline: mount or restore it and start again, or delete the topic"
+            );
+            false
+        }
+    }
 }
 
 fn as_judged(found: &crate::log::FoundPartition) -> FoundPartition {
@@ -249,7 +290,7 @@ async fn bind(listeners: &[Listener]) -> anyhow::Result<Vec<(TcpListener, Arc<Li
     let mut bound = Vec::new();
     for listener in listeners {
         let socket = bind_one(&listener.bind).await.with_context(|| {
-            format!("listen on {}://{} (is another broker running there? set listeners to another port)", listener.name, listener.bind)
+            format!("listen on {}://{} (set listeners to an address and port that this machine has free)", listener.name, listener.bind)
         })?;
         let port = if listener.advertised.port == 0 { socket.local_addr()?.port() } else { listener.advertised.port };
         let info = ListenerInfo { name: listener.name.clone(), advertised_host: listener.advertised.host.clone(), advertised_port: port };

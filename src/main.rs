@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 /// Large blocks are mapped without being reserved, and freed ones are given back: frames come and go by the megabyte.
 #[global_allocator]
@@ -12,7 +12,8 @@ fn main() -> ExitCode {
     match highwater::cli::run(highwater::cli::Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("highwater: {error:#}");
+            // Not `eprintln!`: it panics where stderr cannot be written.
+            let _ = writeln!(std::io::stderr(), "highwater: {error:#}");
             ExitCode::FAILURE
         }
     }

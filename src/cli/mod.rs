@@ -9,7 +9,12 @@ use std::path::PathBuf;
 
 /// A Kafka broker in one binary.
 #[derive(Debug, Parser)]
-#[command(name = "highwater", version, about, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "highwater",
+    version,
+    about = "A Kafka broker in one binary: existing clients use it unchanged",
+    args_conflicts_with_subcommands = true
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,

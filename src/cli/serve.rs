@@ -7,7 +7,7 @@ use crate::{
     telemetry::logs,
 };
 use anyhow::Context as _;
-use std::{ffi::OsString, path::Path, time::Duration};
+use std::{ffi::OsString, fmt::Display, io::Write, task::Poll, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long a stop may take before it is cut short.
@@ -41,43 +41,41 @@ fn sources(args: &ServeArgs) -> anyhow::Result<Sources> {
 }
 
 async fn serve(config: ServerConfig) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop =
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal).into_iter().collect::<Result<Vec<_>, _>>()?;
     let start = Broker::start(config);
     let (broker, ready) = tokio::select! {
         started = start => started?,
-        _ = either(&mut interrupt, &mut terminate) => anyhow::bail!("stopped before it was ready"),
+        _ = any(&mut stop) => anyhow::bail!("stopped before it was ready"),
     };
     print(&ready);
-    either(&mut interrupt, &mut terminate).await;
+    any(&mut stop).await;
     tracing::info!("stopping; a second signal ends it at once");
     tokio::select! {
         stopped = broker.stop() => stopped,
-        _ = either(&mut interrupt, &mut terminate) => anyhow::bail!("ended by a second signal; the logs will be checked at the next start"),
+        _ = any(&mut stop) => anyhow::bail!("ended by a second signal; the logs will be checked at the next start"),
         () = tokio::time::sleep(STOP_TIMEOUT) => anyhow::bail!("not stopped within {} s; the logs will be checked at the next start", STOP_TIMEOUT.as_secs()),
     }
 }
 
-async fn either(a: &mut Signal, b: &mut Signal) {
-    tokio::select! {
-        _ = a.recv() => {}
-        _ = b.recv() => {}
-    }
+/// The next of any of these signals.
+async fn any(signals: &mut [Signal]) {
+    std::future::poll_fn(|context| {
+        let come = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+        if come { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
-/// One fact a line, for people and for scripts.
+/// One fact a line, for people and for scripts. Nobody may be reading: that is no reason to stop.
 fn print(ready: &Ready) {
-    println!("highwater {}", env!("CARGO_PKG_VERSION"));
-    for address in &ready.kafka {
-        println!("  kafka  {address}");
-    }
-    for address in &ready.http {
-        println!("  http   {address}");
-    }
-    for dir in &ready.data {
-        println!("  data   {}", Path::new(dir).display());
-    }
+    let mut text = format!("highwater {}\n", env!("CARGO_PKG_VERSION"));
+    let mut fact = |name: &str, value: &dyn Display| text.push_str(&format!("  {name:6} {value}\n"));
+    ready.kafka.iter().for_each(|address| fact("kafka", address));
+    ready.http.iter().for_each(|address| fact("http", address));
+    ready.data.iter().for_each(|dir| fact("data", &dir.display()));
     if let Some(address) = ready.kafka.first() {
-        println!("  try    echo hello | kcat -b {address} -t greetings -P");
+        fact("try", &format!("echo hello | kcat -b {address} -t greetings -P"));
     }
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     config::{InvalidTopicConfig, TopicDefaults},
-    types::{BadTopicName, BrokerId, ErrorCode, LeaderEpoch, TopicId, TopicName},
+    types::{BadTopicName, BrokerId, ErrorCode, LeaderEpoch, ProducerId, TopicId, TopicName},
 };
 use std::{
     cell::OnceCell,
@@ -352,6 +352,14 @@ impl Image {
         let next = self.next_producer_id.checked_add(PRODUCER_ID_BLOCK);
         let reply = next.map(|next| self.next_producer_id..next);
         Decision { records: next.map(|next| Record::ProducerIds { next }).into_iter().collect(), reply }
+    }
+
+    /// The logs know of a producer with the id `highest`: ids are given out from above it on. A directory that was adopted, or a journal
+    /// that is older than the logs, would give ids out a second time, and a new producer's batches would pass for an old one's.
+    pub fn decide_producer_seen(&self, highest: ProducerId) -> Decision<()> {
+        let next = highest.0.saturating_add(1);
+        let records = if next > self.next_producer_id { vec![Record::ProducerIds { next }] } else { Vec::new() };
+        Decision { records, reply: () }
     }
 
     /// This broker has come back; after a crash its partitions enter a new leader epoch, so that nothing appended before is mistaken for

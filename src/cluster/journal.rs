@@ -72,6 +72,11 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// Whether a directory has a journal or its snapshot.
+    pub fn is_in(disk: &dyn Disk, dir: &Path) -> bool {
+        [JOURNAL, SNAPSHOT].iter().any(|file| disk.exists(&dir.join(file)))
+    }
+
     /// Opens or creates the journal in `dir`, which must exist.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<(Self, Replay), JournalError> {
         let mut replay = Replay::default();

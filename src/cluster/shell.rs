@@ -35,6 +35,8 @@ pub enum ClusterError {
     Meta(#[from] MetaError),
     #[error("the metadata journal is of cluster {journal}, the data directories are of cluster {directories}")]
     ClusterId { journal: String, directories: String },
+    #[error("the metadata journal is in {}, not in {}: set metadata.log.dir to that directory, or name it first in log.dirs", there.display(), expected.display())]
+    JournalElsewhere { there: PathBuf, expected: PathBuf },
     #[error("make {}: {error}", dir.display())]
     Dir { dir: PathBuf, error: std::io::Error },
 }
@@ -76,6 +78,12 @@ impl Cluster {
         dirs.push(config.metadata_log_dir.clone());
         for dir in &dirs {
             disk.create_dir_all(dir).map_err(|error| ClusterError::Dir { dir: dir.clone(), error })?;
+        }
+        // Founding a second history beside the first would lose topics' configs and give producer ids out again.
+        if !Journal::is_in(&*disk, &config.metadata_log_dir)
+            && let Some(there) = config.log_dirs.iter().find(|dir| Journal::is_in(&*disk, dir))
+        {
+            return Err(ClusterError::JournalElsewhere { there: there.clone(), expected: config.metadata_log_dir.clone() });
         }
         let of_directories = meta::cluster_id(&*disk, &dirs, config.node_id)?;
         let (mut journal, replay) = Journal::open(disk.clone(), &config.metadata_log_dir)?;
@@ -204,6 +212,14 @@ impl Cluster {
         let decision = self.look().decide_adopt(found, &ids);
         self.image.store(self.commit(&mut journal, &decision.records)?);
         Ok(decision.reply)
+    }
+
+    /// A producer with this id is known to the logs; see [`Image::decide_producer_seen`].
+    pub fn producer_seen(&self, highest: ProducerId) -> Result<(), AdminError> {
+        let mut journal = self.journal.lock();
+        let decision = self.look().decide_producer_seen(highest);
+        self.image.store(self.commit(&mut journal, &decision.records)?);
+        Ok(())
     }
 
     /// This broker has started; `unclean` if it had not stopped in order.

@@ -71,7 +71,7 @@ pub static KEYS: &[Key] = &[
         Some("127.0.0.1:9308"),
         Any,
         Medium,
-        "Where health, metrics and the JSON API are served: HOST:PORT or http://HOST:PORT, comma-separated; empty turns HTTP off.",
+        "Where health and metrics are served: HOST:PORT or http://HOST:PORT, comma-separated; empty turns HTTP off.",
     ),
     // Connections and requests.
     Key::new("max.connections", Int, INT_MAX, AtLeast(0), Medium, "How many client connections the broker holds at once.").dynamic(),

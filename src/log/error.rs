@@ -40,7 +40,7 @@ pub enum AppendError {
     Offline(String),
     #[error("no room in the data directory {}", .0.display())]
     NoRoom(PathBuf),
-    #[error("write the log")]
+    #[error("write the log: {0}")]
     Io(#[source] io::Error),
 }
 
@@ -85,7 +85,7 @@ pub enum ReadError {
     OutOfRange { asked: Offset, log_start: Offset, log_end: Offset },
     #[error("the partition is offline: {0}")]
     Offline(String),
-    #[error("read the log")]
+    #[error("read the log: {0}")]
     Io(#[source] io::Error),
 }
 

@@ -140,6 +140,9 @@ impl Logs {
             for entry in self.disk.list(&dir.path)?.into_iter().filter(|e| e.is_dir) {
                 let path = dir.path.join(&entry.name);
                 match files::parse_dir(&entry.name) {
+                    DirKind::Partition(_) if !self.holds_a_log(&path)? => {
+                        tracing::warn!(dir = %path.display(), "not a partition, in spite of its name: it has no log; left alone");
+                    }
                     DirKind::Partition(topic) => {
                         let newest_epoch = self.newest_epoch(&path)?;
                         found.push(FoundPartition { topic_id: self.topic_id(&path)?, newest_epoch, dir: path, topic });
@@ -150,6 +153,12 @@ impl Logs {
             }
         }
         Ok(found)
+    }
+
+    /// A directory that is a partition's has its metadata or a segment.
+    fn holds_a_log(&self, dir: &std::path::Path) -> Result<bool, LogError> {
+        let is_one = |name: &str| name == METADATA_FILE || name.ends_with(".log");
+        Ok(self.disk.list(dir)?.iter().any(|entry| is_one(&entry.name)))
     }
 
     fn topic_id(&self, dir: &std::path::Path) -> Result<Option<TopicId>, LogError> {
@@ -262,8 +271,16 @@ impl Logs {
                 self.set_aside(&path, &spec.topic)?;
             }
         }
-        let log = self.open_one(&spec, dir, false, now)?;
+        let log = self.open_one(&spec, dir, false, now).inspect_err(|_| self.remove_unfinished(dir, &spec.topic))?;
         Ok(self.hold(log, dir))
+    }
+
+    /// What a creation that failed has left: found at the next start it would be taken for a partition.
+    fn remove_unfinished(&self, dir: usize, topic: &TopicPartition) {
+        let path = self.dirs.get(dir).map(|dir| dir.path.join(topic.to_string()));
+        if let Some(path) = path.filter(|path| self.disk.exists(path)) {
+            self.remove_dir(&path);
+        }
     }
 
     /// The partition, if this broker has it.

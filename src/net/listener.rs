@@ -21,8 +21,13 @@ use tokio::{
     task::JoinSet,
 };
 
+/// Failures to accept are logged once in so many: some ten seconds.
+const FAILURES_PER_LINE: u32 = 200;
 /// How long accepting rests after an error that a retry at once would only meet again (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long answers under way may take once the broker stops. Who reads none of them does not keep the logs from being closed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// What the kernel may hold of answers to one connection (it doubles the value). Left to itself it lets a queue grow to 4 MB, which no
 /// cache holds: a consumer's bytes then cost the broker twice the CPU of what they cost at 512 KB to 800 KB, measured with
@@ -92,6 +97,7 @@ pub async fn accept<S: Service>(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut connections = JoinSet::new();
+    let mut failures = 0_u32;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -115,13 +121,20 @@ pub async fn accept<S: Service>(
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, listener = info.name, "cannot accept a connection; is the limit of open files (ulimit -n) too low?");
+                if failures.is_multiple_of(FAILURES_PER_LINE) {
+                    tracing::warn!(%error, listener = info.name, "cannot accept a connection; is the limit of open files (ulimit -n) too low?");
+                }
+                failures = failures.wrapping_add(1);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
     drop(listener);
-    while connections.join_next().await.is_some() {}
+    let answered = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_TIMEOUT, answered).await.is_err() {
+        tracing::warn!(connections = connections.len(), "cut connections off whose clients don't read their answers");
+        connections.shutdown().await;
+    }
 }
 
 async fn next(listener: &TcpListener, door: &Door) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {

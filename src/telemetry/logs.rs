@@ -24,7 +24,13 @@ pub enum LogsError {
 pub fn init(filter: Option<&str>) -> Result<(), LogsError> {
     use tracing_subscriber::util::SubscriberInitExt;
     let filter = parse_filter(filter)?;
-    let subscriber = fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).finish();
+    let subscriber = fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        // What cannot be written to stderr is lost: reporting that to stderr, as the library would, panics.
+        .log_internal_errors(false)
+        .finish();
     subscriber.try_init().map_err(LogsError::Init)
 }
 
