@@ -6,7 +6,8 @@ use super::{
     timers::Timers,
 };
 use crate::{
-    group::{self, Decision, GroupId, Groups, Note, Now, Record, Reply, Settings, Ticket, Volatile},
+    codec::header::client_id_text,
+    group::{Decision, GroupId, Groups, Note, Now, Record, Reply, Settings, Ticket, Volatile, names},
     log::{AppendError, Appended, PartitionLog, Waiter, validate::Origin},
     record::BatchBuilder,
     types::{ErrorCode, Millis, Offset},
@@ -290,23 +291,24 @@ fn error_of(error: &AppendError) -> ErrorCode {
 }
 
 fn log_note(note: &Note) {
+    let group = client_id_text(Some(note.group().as_bytes()));
     match note {
-        Note::Preparing { group, generation, members, cause } => {
-            tracing::info!(%group, generation = generation.0, members, %cause, "a group rebalances");
+        Note::Preparing { generation, members, cause, .. } => {
+            tracing::info!(group, generation = generation.0, members, %cause, "a group rebalances");
         }
-        Note::Generation { group, generation, members, removed, last } => {
+        Note::Generation { generation, members, removed, last, .. } => {
             let last = last.as_ref().map(ToString::to_string).unwrap_or_default();
-            let removed = group::names(removed);
-            tracing::info!(%group, generation = generation.0, members, removed, last, "all members have joined, or their time is up");
+            let removed = names(removed);
+            tracing::info!(group, generation = generation.0, members, removed, last, "all members have joined, or their time is up");
         }
-        Note::Stable { group, generation, members } => {
-            tracing::info!(%group, generation = generation.0, members, "a group is stable");
+        Note::Stable { generation, members, .. } => {
+            tracing::info!(group, generation = generation.0, members, "a group is stable");
         }
-        Note::Empty { group, generation } => tracing::info!(%group, generation = generation.0, "a group is empty"),
-        Note::Fenced { group, instance, old, new } => tracing::warn!(
-            %group, %instance, %old, %new,
+        Note::Empty { generation, .. } => tracing::info!(group, generation = generation.0, "a group is empty"),
+        Note::Fenced { old, new, .. } => tracing::warn!(
+            group, %old, %new,
             "a second process has joined with group.instance.id of a member that was alive; the first one is fenced"
         ),
-        Note::NobodyJoined { group } => tracing::warn!(%group, "nobody has joined again in time"),
+        Note::NobodyJoined { .. } => tracing::warn!(group, "nobody has joined again in time"),
     }
 }
