@@ -18,7 +18,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
 };
 use tokio::sync::oneshot;
@@ -101,12 +101,14 @@ pub(super) struct Shard {
     log: Arc<PartitionLog>,
     timers: Arc<Timers>,
     load_begun: AtomicBool,
+    /// When the next failed write may be told of.
+    warn_from: AtomicI64,
     state: Mutex<State>,
 }
 
 impl Shard {
     pub fn new(index: usize, log: Arc<PartitionLog>, timers: Arc<Timers>) -> Self {
-        Self { index, log, timers, load_begun: AtomicBool::new(false), state: Mutex::new(State::Loading) }
+        Self { index, log, timers, load_begun: AtomicBool::new(false), warn_from: AtomicI64::new(0), state: Mutex::new(State::Loading) }
     }
 
     /// Loads the groups, and begins to serve. Blocks on the disk, and nobody else meanwhile. Does nothing if it was done.
@@ -247,10 +249,22 @@ impl Shard {
         }
         let batch = batch(records, now.wall)?;
         let appended = self.log.append(now.wall, batch, Origin::Coordinator).map_err(|error| {
-            tracing::warn!(partition = %self.log.topic(), error = &error as &dyn std::error::Error, "can't write to the offsets topic");
+            if self.may_warn(now) {
+                tracing::warn!(partition = %self.log.topic(), error = &error as &dyn std::error::Error, "can't write to the offsets topic");
+            }
             error_of(&error)
         })?;
         Ok(Committing::of(&self.log, &appended))
+    }
+
+    /// Once a second at most: members try again and again.
+    fn may_warn(&self, now: Now) -> bool {
+        const BETWEEN_WARNINGS_MS: i64 = 1_000;
+        let due = now.steady.0 >= self.warn_from.load(Ordering::Relaxed);
+        if due {
+            self.warn_from.store(now.steady.plus(BETWEEN_WARNINGS_MS).0, Ordering::Relaxed);
+        }
+        due
     }
 
     /// Makes sure that the group is looked at in time.
@@ -286,6 +300,8 @@ fn batch(records: &[Record], timestamp: Millis) -> Result<Bytes, ErrorCode> {
 fn error_of(error: &AppendError) -> ErrorCode {
     match error {
         AppendError::Offline(_) | AppendError::Io(_) => ErrorCode::NotCoordinator,
+        // There may be room again by the time that a client tries again.
+        AppendError::NoRoom(_) => ErrorCode::CoordinatorNotAvailable,
         _ => ErrorCode::UnknownServerError,
     }
 }
