@@ -6,7 +6,8 @@ use super::{
     timers::Timers,
 };
 use crate::{
-    group::{self, Decision, GroupId, Groups, Note, Now, Record, Reply, Settings, Ticket, Volatile},
+    codec::header::client_id_text,
+    group::{Decision, GroupId, Groups, Note, Now, Record, Reply, Settings, Ticket, Volatile, names},
     log::{AppendError, Appended, PartitionLog, Waiter, validate::Origin},
     record::BatchBuilder,
     types::{ErrorCode, Millis, Offset},
@@ -17,7 +18,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
 };
 use tokio::sync::oneshot;
@@ -100,12 +101,14 @@ pub(super) struct Shard {
     log: Arc<PartitionLog>,
     timers: Arc<Timers>,
     load_begun: AtomicBool,
+    /// When the next failed write may be told of.
+    warn_from: AtomicI64,
     state: Mutex<State>,
 }
 
 impl Shard {
     pub fn new(index: usize, log: Arc<PartitionLog>, timers: Arc<Timers>) -> Self {
-        Self { index, log, timers, load_begun: AtomicBool::new(false), state: Mutex::new(State::Loading) }
+        Self { index, log, timers, load_begun: AtomicBool::new(false), warn_from: AtomicI64::new(0), state: Mutex::new(State::Loading) }
     }
 
     /// Loads the groups, and begins to serve. Blocks on the disk, and nobody else meanwhile. Does nothing if it was done.
@@ -246,10 +249,22 @@ impl Shard {
         }
         let batch = batch(records, now.wall)?;
         let appended = self.log.append(now.wall, batch, Origin::Coordinator).map_err(|error| {
-            tracing::warn!(partition = %self.log.topic(), error = &error as &dyn std::error::Error, "can't write to the offsets topic");
+            if self.may_warn(now) {
+                tracing::warn!(partition = %self.log.topic(), error = &error as &dyn std::error::Error, "can't write to the offsets topic");
+            }
             error_of(&error)
         })?;
         Ok(Committing::of(&self.log, &appended))
+    }
+
+    /// Once a second at most: members try again and again.
+    fn may_warn(&self, now: Now) -> bool {
+        const BETWEEN_WARNINGS_MS: i64 = 1_000;
+        let due = now.steady.0 >= self.warn_from.load(Ordering::Relaxed);
+        if due {
+            self.warn_from.store(now.steady.plus(BETWEEN_WARNINGS_MS).0, Ordering::Relaxed);
+        }
+        due
     }
 
     /// Makes sure that the group is looked at in time.
@@ -285,28 +300,31 @@ fn batch(records: &[Record], timestamp: Millis) -> Result<Bytes, ErrorCode> {
 fn error_of(error: &AppendError) -> ErrorCode {
     match error {
         AppendError::Offline(_) | AppendError::Io(_) => ErrorCode::NotCoordinator,
+        // There may be room again by the time that a client tries again.
+        AppendError::NoRoom(_) => ErrorCode::CoordinatorNotAvailable,
         _ => ErrorCode::UnknownServerError,
     }
 }
 
 fn log_note(note: &Note) {
+    let group = client_id_text(Some(note.group().as_bytes()));
     match note {
-        Note::Preparing { group, generation, members, cause } => {
-            tracing::info!(%group, generation = generation.0, members, %cause, "a group rebalances");
+        Note::Preparing { generation, members, cause, .. } => {
+            tracing::info!(group, generation = generation.0, members, %cause, "a group rebalances");
         }
-        Note::Generation { group, generation, members, removed, last } => {
+        Note::Generation { generation, members, removed, last, .. } => {
             let last = last.as_ref().map(ToString::to_string).unwrap_or_default();
-            let removed = group::names(removed);
-            tracing::info!(%group, generation = generation.0, members, removed, last, "all members have joined, or their time is up");
+            let removed = names(removed);
+            tracing::info!(group, generation = generation.0, members, removed, last, "all members have joined, or their time is up");
         }
-        Note::Stable { group, generation, members } => {
-            tracing::info!(%group, generation = generation.0, members, "a group is stable");
+        Note::Stable { generation, members, .. } => {
+            tracing::info!(group, generation = generation.0, members, "a group is stable");
         }
-        Note::Empty { group, generation } => tracing::info!(%group, generation = generation.0, "a group is empty"),
-        Note::Fenced { group, instance, old, new } => tracing::warn!(
-            %group, %instance, %old, %new,
+        Note::Empty { generation, .. } => tracing::info!(group, generation = generation.0, "a group is empty"),
+        Note::Fenced { old, new, .. } => tracing::warn!(
+            group, %old, %new,
             "a second process has joined with group.instance.id of a member that was alive; the first one is fenced"
         ),
-        Note::NobodyJoined { group } => tracing::warn!(%group, "nobody has joined again in time"),
+        Note::NobodyJoined { .. } => tracing::warn!(group, "nobody has joined again in time"),
     }
 }

@@ -5,6 +5,8 @@ use super::{Cause, Generation, Note, Who};
 use crate::types::Millis;
 use std::{collections::VecDeque, fmt, sync::Arc};
 
+/// Members that one rebalance names, where many did the same.
+pub const WHO_MAX: usize = 100;
 /// Rebalances that are remembered of a group.
 pub const REBALANCES_MAX: usize = 100;
 
@@ -28,7 +30,7 @@ pub struct JoinPhase {
     pub at: Millis,
     pub generation: Generation,
     pub members: usize,
-    /// Who did not come in time.
+    /// Who did not come in time; of many, the first [`WHO_MAX`].
     pub removed: Vec<Who>,
     /// Whose JoinGroup came last: the others waited for it.
     pub last: Option<Who>,
@@ -88,12 +90,18 @@ impl Story {
     }
 }
 
+/// A peer's text as people may see it: printable, and not too long.
+fn in_words(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 120;
+    text.chars().take(CHARACTERS_MAX).flat_map(char::escape_debug).collect()
+}
+
 /// `consumer-1-6f…(consumer-1 at /10.0.0.7, instance one)`.
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} at {}", self.member, self.client_id, self.host)?;
+        write!(f, "{} ({} at {}", in_words(&self.member), in_words(&self.client_id), in_words(&self.host))?;
         match &self.instance {
-            Some(instance) => write!(f, ", instance {instance})"),
+            Some(instance) => write!(f, ", instance {})", in_words(instance)),
             None => f.write_str(")"),
         }
     }
@@ -102,15 +110,14 @@ impl fmt::Display for Who {
 /// In words.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let because = |reason: &Option<Arc<str>>| reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        let because = |reason: &Option<Arc<str>>| reason.as_ref().map_or_else(String::new, |reason| format!(": {}", in_words(reason)));
         match self {
             Self::Joined { who, reason } => write!(f, "{who} joined{}", because(reason)),
             Self::MetadataChanged { who, reason } => write!(f, "{who} joined again with other metadata{}", because(reason)),
             Self::LeaderRejoined { who, reason } => write!(f, "the leader {who} joined again{}", because(reason)),
             Self::StaticMemberReplaced { who } => write!(f, "{who} came back and could not just go on"),
             Self::Left { members } => {
-                let each: Vec<String> = members.iter().map(|(who, reason)| format!("{who}{}", because(reason))).collect();
-                write!(f, "left: {}", each.join("; "))
+                write!(f, "left: {}", some(members.iter().map(|(who, reason)| format!("{who}{}", because(reason)))))
             }
             Self::SessionExpired { who } => write!(f, "nothing was heard of {who} for its session timeout"),
             Self::SyncTimeout { members } => write!(f, "no SyncGroup in time from {}", names(members)),
@@ -120,7 +127,14 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Members in one line.
+/// Members in one line: the first ones by name.
 pub fn names(members: &[Who]) -> String {
-    members.iter().map(Who::to_string).collect::<Vec<_>>().join("; ")
+    some(members.iter().map(Who::to_string))
+}
+
+fn some(all: impl ExactSizeIterator<Item = String>) -> String {
+    const NAMED_MAX: usize = 10;
+    let more = all.len().saturating_sub(NAMED_MAX);
+    let named = all.take(NAMED_MAX).collect::<Vec<_>>().join("; ");
+    if more > 0 { format!("{named} and {more} more") } else { named }
 }

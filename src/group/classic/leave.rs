@@ -1,7 +1,10 @@
 //! LeaveGroup: members that leave, and static ones that are removed by name.
 
 use super::{Cause, LeaveMember, Left, State, command::Leave, draft::Draft};
-use crate::{group::MemberId, types::ErrorCode};
+use crate::{
+    group::{MemberId, story::WHO_MAX},
+    types::ErrorCode,
+};
 
 impl Draft<'_> {
     pub fn leave(&mut self, leave: &Leave) -> Vec<Left> {
@@ -10,7 +13,9 @@ impl Draft<'_> {
         for member in &leave.members {
             let found = self.leaving(member);
             if let Ok(id) = &found {
-                members.push((self.who(id), member.reason.clone()));
+                if members.len() < WHO_MAX {
+                    members.push((self.who(id), member.reason.clone()));
+                }
                 self.remove(id);
             }
             answers.push(Left {

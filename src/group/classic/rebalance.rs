@@ -2,7 +2,7 @@
 
 use super::{Cause, InitialDelay, JoinTimer, Joined, Member, Note, State, Synced, Timer, draft::Draft};
 use crate::{
-    group::{Generation, MemberId, Ticket},
+    group::{Generation, MemberId, Ticket, story::WHO_MAX},
     types::ErrorCode,
 };
 use bytes::Bytes;
@@ -59,7 +59,7 @@ impl Draft<'_> {
         self.group.join_timer = None;
         let absent: Vec<MemberId> =
             self.group.members().filter(|m| m.awaiting_join.is_none() && m.instance_id.is_none()).map(|m| m.id.clone()).collect();
-        let removed = absent.iter().map(|id| self.who(id)).collect();
+        let removed = absent.iter().take(WHO_MAX).map(|id| self.who(id)).collect();
         absent.iter().for_each(|id| self.remove(id));
         let last = self.group.members().max_by_key(|m| m.awaiting_join).map(Member::who);
         if !self.elect_joined_leader() && !self.group.members.is_empty() {
@@ -209,7 +209,7 @@ impl Draft<'_> {
         let members: Vec<MemberId> = std::mem::take(&mut self.group.pending_syncs).into_iter().collect();
         let under_way = matches!(self.group.state, State::CompletingRebalance | State::Stable);
         if under_way && !members.is_empty() {
-            let late = members.iter().map(|id| self.who(id)).collect();
+            let late = members.iter().take(WHO_MAX).map(|id| self.who(id)).collect();
             members.iter().for_each(|id| self.remove(id));
             self.prepare(Cause::SyncTimeout { members: late });
         }
