@@ -2,13 +2,15 @@
 //!
 //! The broker runs pinned to one core, the client (`load.c`, librdkafka) to another. Both brokers live through the whole run and are
 //! loaded in turn; figures are the least of the rounds, since memory that the machine hands out for the first time multiplies a
-//! round's cost. It never asserts anything about a broker's answers: that's what the tests do.
+//! round's cost. `--partitions` and `--commit` show figures of highwater's data directory instead (`storage`). It never asserts anything
+//! about a broker's answers: that's what the tests do.
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
 mod batches;
 mod broker;
 mod process;
 mod report;
+mod storage;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,6 +46,9 @@ struct Plan {
 }
 
 fn main() -> Result<()> {
+    if let Some(done) = storage::run(&std::env::args().collect::<Vec<_>>()) {
+        return done;
+    }
     let plan = plan()?;
     let begun = Instant::now();
     let kinds = [Kind::Highwater { binary: plan.binary.clone() }, Kind::ApacheKafka { jars: plan.jars.clone() }];

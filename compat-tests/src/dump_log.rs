@@ -63,6 +63,16 @@ pub fn check(data: &Path, topics: &[&str]) -> Result<Dumped> {
     Ok(dumped)
 }
 
+/// What it prints of `files`, records and their data included, whether it complains or not.
+///
+/// # Errors
+/// If it ends with an error.
+pub fn print(files: &[PathBuf]) -> Result<String> {
+    let list = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(",");
+    let output = run(tools::java(CLASS)?.args(["--deep-iteration", "--print-data-log", "--files", &list]), &[], WAIT)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 fn files_of(data: &Path, topics: &[&str]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for partition in fs::read_dir(data).with_context(|| format!("read {}", data.display()))? {

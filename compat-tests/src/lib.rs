@@ -3,6 +3,7 @@
 //! - [`Broker`] is a running highwater, [`ApacheKafka`] a running Apache Kafka of the Maven jars, [`Target`] the one that this run is about.
 //! - [`driver`] runs a client as a command; `clients/` has the programs. [`member`] is one that reads in a group meanwhile.
 //! - [`wire`] is a connection that says exactly what a test wants said, right or wrong; [`batch`] makes the batches for it.
+//! - [`steady`] is a producer that goes on whatever happens, and holds the broker to what it was told.
 //! - [`programs`] are clients with a purpose of their own, [`feed`] feeds one in step with the test; [`md5sums`] is real input.
 //! - [`dump_log`] is Apache Kafka's tool as the judge of data directories.
 //! - [`corpus`] has the records that clients send, and compares what came back.
@@ -27,6 +28,7 @@ pub mod md5sums;
 pub mod member;
 pub mod process;
 pub mod programs;
+pub mod steady;
 pub mod target;
 pub mod tools;
 pub mod wire;

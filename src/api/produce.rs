@@ -189,10 +189,9 @@ async fn synced(mut response: ProduceResponse, syncs: Vec<Sync>) -> ProduceRespo
     let waiter = Waiter::new();
     let mut waits = Vec::with_capacity(syncs.len());
     for sync in &syncs {
-        let (wait, nobody_runs) = sync.log.ask_sync(sync.to, &waiter);
-        if nobody_runs {
-            let log = sync.log.clone();
-            tokio::task::spawn_blocking(move || log.run_sync_rounds());
+        let (wait, run) = sync.log.ask_sync(sync.to, &waiter);
+        if let Some(run) = run {
+            tokio::task::spawn_blocking(move || run.run());
         }
         waits.push(wait);
     }

@@ -69,6 +69,7 @@ impl DataDir {
             high_watermarks: read(HIGH_WATERMARKS_FILE)?,
         };
         let (path, disk, health) = (path.to_owned(), Arc::clone(disk), Arc::new(DirHealth::new(path)));
+        let _ = health.rounds.sync_all.set(disk.open_sync_all(&path)?);
         Ok(Self { path, disk, clean, health, load: AtomicUsize::new(0), checkpoints: Mutex::new(checkpoints), _lock: lock })
     }
 

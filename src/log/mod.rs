@@ -44,7 +44,7 @@ pub use logs::{FoundPartition, LogSettings, Logs, PartitionSpec};
 pub use model::Watermarks;
 pub use partition::{Appended, PartitionLog, Stats};
 pub use read::{Isolation, ReadSlice, TimedOffset};
-pub use rounds::SyncWait;
+pub use rounds::{SyncRun, SyncWait};
 pub use txn_index::AbortedTxn;
 pub use validate::{Origin, split_one_batch};
 pub use watch::{Registration, Waiter, Watch};

@@ -244,37 +244,63 @@ fn one_file_that_fails_is_not_the_whole_directory() {
 }
 
 #[test]
-fn a_round_serves_all_partitions_that_asked_by_then() {
+fn few_partitions_sync_side_by_side_and_many_in_rounds() {
+    for seed in 0..8 {
+        let disk = SimDisk::new(seed);
+        let config = TopicConfig { flush_messages: 1, ..TopicConfig::default() };
+        let logs = open(&disk, settings(&["/d"], 0), 20, &config);
+        (0..20).for_each(|i| {
+            log(&logs, i).append(NOW, batch(0, 10), Origin::Client).unwrap();
+            log(&logs, i).sync().unwrap();
+        });
+        let waiter = watch::Waiter::new();
+        let (mut waits, mut runs) = (Vec::new(), Vec::new());
+        for (sequence, i) in (0..20).map(|i| (1, i)).chain((0..20).map(|i| (2, i))) {
+            let appended = log(&logs, i).append(NOW, batch(sequence, 10), Origin::Client).unwrap();
+            let (wait, run) = log(&logs, i).ask_sync(appended.sync_to.unwrap(), &waiter);
+            waits.push(wait);
+            runs.extend(run);
+        }
+        assert_eq!(runs.len(), 9, "eight on their own, one that runs the rounds of all others");
+        assert!(waits.iter().all(|wait| wait.outcome().is_none()));
+        let before = disk.syncs();
+        runs.pop().unwrap().run();
+        // A simulated disk can sync everything at once half of the time.
+        let in_round = disk.syncs() - before;
+        assert!(in_round == 0 || in_round == 12, "{in_round} syncs of files");
+        assert!(waits.iter().skip(8).take(12).all(|wait| matches!(wait.outcome(), Some(Ok(())))));
+        runs.into_iter().for_each(SyncRun::run);
+        assert!(waits.iter().all(|wait| matches!(wait.outcome(), Some(Ok(())))), "two acknowledgements each share a sync");
+        let after = disk.power_loss();
+        for i in 0..20 {
+            let name = format!("/d/t-{i}/00000000000000000000.log");
+            assert_eq!(after.read(Path::new(&name)).unwrap().len() as u64, log(&logs, i).size_bytes());
+        }
+        let (wait, run) = log(&logs, 1).ask_sync(Offset(3), &waiter);
+        assert!(run.is_none() && matches!(wait.outcome(), Some(Ok(()))), "nothing to do");
+    }
+}
+
+#[test]
+fn a_failed_sync_is_final_and_only_its_own() {
     let disk = SimDisk::new(1);
     let config = TopicConfig { flush_messages: 1, ..TopicConfig::default() };
-    let logs = open(&disk, settings(&["/d"], 0), 20, &config);
+    let logs = open(&disk, settings(&["/d"], 0), 12, &config);
     let waiter = watch::Waiter::new();
-    let mut waits = Vec::new();
-    let mut runners = 0;
-    for i in (0..20).chain(0..20) {
-        let sequence = i32::from(waits.len() >= 20);
-        let appended = log(&logs, i).append(NOW, batch(sequence, 10), Origin::Client).unwrap();
-        let (wait, nobody_runs) = log(&logs, i).ask_sync(appended.sync_to.unwrap(), &waiter);
-        runners += usize::from(nobody_runs);
-        waits.push(wait);
-    }
-    assert_eq!(runners, 1, "only the first is told that nobody runs the rounds");
-    assert!(waits.iter().all(|wait| wait.outcome().is_none()));
-    log(&logs, 3).run_sync_rounds();
-    assert!(waits.iter().all(|wait| matches!(wait.outcome(), Some(Ok(())))));
-    // Of each partition the segment and, the first time, the epochs' file and the metadata; two acknowledgements each share it.
-    let first = disk.syncs();
-    assert!(first <= 60, "{first} syncs");
-    assert_eq!(disk.power_loss().read(Path::new("/d/t-7/00000000000000000000.log")).unwrap().len() as u64, log(&logs, 7).size_bytes());
-    let again = log(&logs, 0).append(NOW, batch(2, 10), Origin::Client).unwrap();
-    let (wait, nobody_runs) = log(&logs, 0).ask_sync(again.sync_to.unwrap(), &waiter);
-    assert!(nobody_runs);
+    let asked: Vec<_> = (0..12)
+        .map(|i| {
+            let appended = log(&logs, i).append(NOW, batch(0, 10), Origin::Client).unwrap();
+            log(&logs, i).ask_sync(appended.sync_to.unwrap(), &waiter)
+        })
+        .collect();
+    let (waits, runs): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+    // Whether it's the one of everything, or else one file's: at most one partition is to blame.
     disk.fail_after(0);
-    log(&logs, 0).run_sync_rounds();
-    assert!(matches!(wait.outcome(), Some(Err(error)) if is_storage_error(&error)));
+    runs.into_iter().flatten().for_each(SyncRun::run);
+    let refused = waits.iter().filter(|wait| matches!(wait.outcome(), Some(Err(error)) if is_storage_error(&error))).count();
+    let served = waits.iter().filter(|wait| matches!(wait.outcome(), Some(Ok(())))).count();
+    assert_eq!((refused, served), (1, 11));
     assert!(log(&logs, 0).offline_reason().is_some(), "a failed sync is final");
-    let (wait, nobody_runs) = log(&logs, 1).ask_sync(Offset(2), &waiter);
-    assert!(!nobody_runs && matches!(wait.outcome(), Some(Ok(()))), "nothing to do");
 }
 
 #[test]
@@ -286,15 +312,15 @@ fn a_sync_without_room_for_the_epochs_is_refused_and_tried_again() {
     let waiter = watch::Waiter::new();
     let appended = log.append(NOW, batch(0, 10), Origin::Client).unwrap();
     disk.set_room(Some(0));
-    let (wait, _) = log.ask_sync(appended.sync_to.unwrap(), &waiter);
-    log.run_sync_rounds();
+    let (wait, run) = log.ask_sync(appended.sync_to.unwrap(), &waiter);
+    run.unwrap().run();
     assert!(matches!(wait.outcome(), Some(Err(error)) if is_storage_error(&error)));
     assert_eq!(log.offline_reason(), None);
     disk.set_room(None);
     let again = log.append(NOW, batch(0, 10), Origin::Client).unwrap();
     assert!(again.duplicate);
-    let (wait, _) = log.ask_sync(again.sync_to.unwrap(), &waiter);
-    log.run_sync_rounds();
+    let (wait, run) = log.ask_sync(again.sync_to.unwrap(), &waiter);
+    run.unwrap().run();
     assert!(matches!(wait.outcome(), Some(Ok(()))));
     assert_eq!(numbers(&log), [0]);
 }

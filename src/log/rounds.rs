@@ -1,36 +1,36 @@
-//! Group commit of a data directory: acknowledgements that wait for a sync (`flush.messages`) share rounds of syncs with those of all its
-//! partitions.
+//! Group commit of a data directory: acknowledgements that wait for a sync (`flush.messages`) share syncs with those of all its partitions.
 //!
-//! One round runs at a time: it takes every partition that is asked for by then and syncs them, several at once, which lets the file system
-//! commit them together; who asks meanwhile is in the next. Starts no task: who is told so runs the rounds, on a thread that may block.
+//! Few partitions sync their files side by side. From [`ALONE_MAX`] at once on, rounds begin: one runs at a time, takes every partition that is
+//! asked for by then and makes all of them durable with one sync of the file system; who asks meanwhile is in the next. Starts no task:
+//! who is handed a [`SyncRun`] runs it, on a thread that may block.
 
 use super::{
     AppendError,
+    io::SyncAll,
     partition::PartitionLog,
     watch::{Registration, Waiter},
 };
 use crate::types::Offset;
 use parking_lot::Mutex;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+use std::sync::{Arc, OnceLock, atomic::Ordering};
 
-/// So many syncs of one round run at once.
-const THREADS_MAX: usize = 8;
+/// So many partitions of a directory sync their own files at once before one sync of the file system for all is cheaper.
+const ALONE_MAX: usize = 8;
 
 /// The rounds of one directory.
 #[derive(Default)]
 pub(super) struct Rounds {
     queue: Mutex<Queue>,
+    /// Held open, so that no failed write of the file system goes unseen.
+    pub sync_all: OnceLock<SyncAll>,
 }
 
 #[derive(Default)]
 struct Queue {
     asked: Vec<Arc<PartitionLog>>,
+    /// Partitions that sync their own files now.
+    alone: usize,
+    /// Rounds run: everyone joins the next.
     running: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct SyncWait {
 impl SyncWait {
     /// What became of it; `None` if that's not known yet. Look again when the waiter was woken.
     pub fn outcome(&self) -> Option<Result<(), AppendError>> {
-        // In this order: a refusal counts only if it came before the end that was synced, and a failure after a sync changes nothing.
+        // In this order: what is durable by now is so whatever was refused before.
         let refused = self.log.syncing.refusals() != self.refusals;
         if self.log.syncing.synced() >= self.to {
             return Some(Ok(()));
@@ -58,27 +58,23 @@ impl SyncWait {
     }
 }
 
-impl PartitionLog {
-    /// Asks for everything up to `to` to be made durable with the directory's next round. `waiter` is woken when [`SyncWait::outcome`] is
-    /// known. If the second is true nobody runs the rounds, and the caller has to let a thread call [`PartitionLog::run_sync_rounds`].
-    #[must_use]
-    pub fn ask_sync(self: &Arc<Self>, to: Offset, waiter: &Arc<Waiter>) -> (SyncWait, bool) {
-        let registration = self.syncing.watch.register(waiter);
-        let wait = SyncWait { log: Arc::clone(self), to, refusals: self.syncing.refusals(), _registration: registration };
-        if wait.outcome().is_some() {
-            waiter.wake();
-            return (wait, false);
-        }
-        let mut queue = self.place.health.rounds.queue.lock();
-        if !self.syncing.is_asked.swap(true, Ordering::AcqRel) {
-            queue.asked.push(Arc::clone(self));
-        }
-        (wait, !std::mem::replace(&mut queue.running, true))
-    }
+/// Syncs that somebody has to run: it blocks until they are done.
+#[must_use = "nobody else runs it"]
+pub struct SyncRun {
+    log: Arc<PartitionLog>,
+    alone: bool,
+}
 
-    /// Runs rounds of this partition's directory until nobody asks any more. Blocks.
-    pub fn run_sync_rounds(&self) {
-        let rounds = &self.place.health.rounds;
+impl SyncRun {
+    /// Syncs the one partition, or runs rounds until nobody asks any more. Failures are seen by those who wait.
+    pub fn run(self) {
+        let rounds = &self.log.place.health.rounds;
+        if self.alone {
+            sync_one(&self.log);
+            let mut queue = rounds.queue.lock();
+            queue.alone = queue.alone.saturating_sub(1);
+            return;
+        }
         loop {
             let asked = {
                 let mut queue = rounds.queue.lock();
@@ -88,20 +84,65 @@ impl PartitionLog {
                 }
                 std::mem::take(&mut queue.asked)
             };
-            let next = AtomicUsize::new(0);
-            let work = || {
-                while let Some(log) = asked.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // Who asks from here on may have appended after the end that this sync sees, and is in the next round.
-                    log.syncing.is_asked.swap(false, Ordering::AcqRel);
-                    // A failure is seen by those who wait, and logged where it happens.
-                    let _ = log.sync();
-                    log.syncing.watch.wake();
-                }
-            };
-            thread::scope(|scope| {
-                (1..THREADS_MAX.min(asked.len())).for_each(|_| drop(scope.spawn(work)));
-                work();
-            });
+            rounds.run_one(&asked);
         }
+    }
+}
+
+impl Rounds {
+    fn run_one(&self, asked: &[Arc<PartitionLog>]) {
+        let ends: Vec<Offset> = asked.iter().map(|log| end_of_asked(log)).collect();
+        let synced = match (asked, self.sync_all.get()) {
+            ([_], _) | (_, None) => false,
+            // A failure may be another's: each file tells its own.
+            (_, Some(sync_all)) => sync_all().unwrap_or(false),
+        };
+        for (log, end) in asked.iter().zip(ends) {
+            if synced {
+                log.syncing.note_synced(end);
+                log.syncing.watch.wake();
+            } else {
+                sync_one(log);
+            }
+        }
+    }
+}
+
+/// The end that a sync which begins now covers. Who asks from here on is in the next one: it may have appended behind that end.
+fn end_of_asked(log: &PartitionLog) -> Offset {
+    log.syncing.is_asked.swap(false, Ordering::AcqRel);
+    log.watermarks().log_end
+}
+
+fn sync_one(log: &PartitionLog) {
+    let end = end_of_asked(log);
+    // A failure takes the partition out of service, and is logged there.
+    let _ = log.sync_to(end);
+    log.syncing.watch.wake();
+}
+
+impl PartitionLog {
+    /// Asks for everything up to `to` to be made durable. `waiter` is woken when [`SyncWait::outcome`] is known. A run that is handed out is
+    /// the caller's to run; without one somebody's is under way that does.
+    pub fn ask_sync(self: &Arc<Self>, to: Offset, waiter: &Arc<Waiter>) -> (SyncWait, Option<SyncRun>) {
+        let registration = self.syncing.watch.register(waiter);
+        let wait = SyncWait { log: Arc::clone(self), to, refusals: self.syncing.refusals(), _registration: registration };
+        if wait.outcome().is_some() {
+            return (wait, None);
+        }
+        let mut queue = self.place.health.rounds.queue.lock();
+        if self.syncing.is_asked.swap(true, Ordering::AcqRel) {
+            return (wait, None);
+        }
+        let alone = !queue.running && queue.alone < ALONE_MAX;
+        if alone {
+            queue.alone = queue.alone.saturating_add(1);
+        } else {
+            queue.asked.push(Arc::clone(self));
+            if std::mem::replace(&mut queue.running, true) {
+                return (wait, None);
+            }
+        }
+        (wait, Some(SyncRun { log: Arc::clone(self), alone }))
     }
 }

@@ -90,6 +90,11 @@ impl Syncing {
         self.rested.load(Ordering::Acquire) == offset.0
     }
 
+    /// Everything below `end` is durable.
+    pub fn note_synced(&self, end: Offset) {
+        self.synced.fetch_max(end.0, Ordering::AcqRel);
+    }
+
     /// How many syncs there was no room for.
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Acquire)

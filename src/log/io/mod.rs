@@ -35,6 +35,9 @@ pub struct Entry {
     pub is_dir: bool,
 }
 
+/// Makes a whole file system durable; false if that can't be done in one go, and nothing was.
+pub type SyncAll = Arc<dyn Fn() -> io::Result<bool> + Send + Sync>;
+
 /// A file system. Names that are not UTF-8 are left out of listings: the broker makes none.
 pub trait Disk: Send + Sync {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
@@ -54,6 +57,12 @@ pub trait Disk: Send + Sync {
     fn sync_all(&self, dir: &Path) -> io::Result<bool> {
         let _ = dir;
         Ok(false)
+    }
+    /// [`Disk::sync_all`] of `dir` for many calls: it fails if any write of the file system has failed since the call before, or since this
+    /// was made.
+    fn open_sync_all(&self, dir: &Path) -> io::Result<SyncAll> {
+        let _ = dir;
+        Ok(Arc::new(|| Ok(false)))
     }
     /// Bytes that this process may still write on the file system of `dir`.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;

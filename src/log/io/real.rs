@@ -1,6 +1,6 @@
 //! The operating system's files.
 
-use super::{Disk, DiskFile, DiskLock, Entry, OpenMode, name_path};
+use super::{Disk, DiskFile, DiskLock, Entry, OpenMode, SyncAll, name_path};
 use rustix::fs::{FallocateFlags, FlockOperation};
 use std::{
     fs::{self, File, OpenOptions},
@@ -83,6 +83,11 @@ impl Disk for RealDisk {
             Ok(true)
         };
         synced().map_err(|e| name_path(dir, e))
+    }
+
+    fn open_sync_all(&self, dir: &Path) -> io::Result<SyncAll> {
+        let file = File::open(dir).map_err(|e| name_path(dir, e))?;
+        Ok(Arc::new(move || Ok(rustix::fs::syncfs(&file).map(|()| true)?)))
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {

@@ -11,7 +11,7 @@
 //!
 //! The same seed and the same calls give the same outcome.
 
-use super::{Disk, DiskFile, DiskLock, Entry, OpenMode, name_path};
+use super::{Disk, DiskFile, DiskLock, Entry, OpenMode, SyncAll, name_path};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -427,6 +427,11 @@ impl Disk for SimDisk {
         state.pending.clear();
         state.durable_names = state.names.clone();
         Ok(true)
+    }
+
+    fn open_sync_all(&self, dir: &Path) -> io::Result<SyncAll> {
+        let (disk, dir) = (self.clone(), dir.to_owned());
+        Ok(Arc::new(move || disk.sync_all(&dir)))
     }
 
     fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
