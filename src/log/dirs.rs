@@ -38,7 +38,7 @@ type Offsets = HashMap<TopicPartition, Offset>;
 pub(super) struct Checkpoints {
     /// Everything below is durable.
     pub recovery_points: Offsets,
-    /// Only those that lie above their first segment's start.
+    /// Only those that no segment's name tells.
     pub log_starts: Offsets,
     pub high_watermarks: Offsets,
 }
@@ -114,6 +114,13 @@ impl DataDir {
     /// Replaces the files whose contents change.
     pub fn write_checkpoints(&self, new: Checkpoints) -> Result<(), LogError> {
         self.replace(&mut self.checkpoints.lock(), new)
+    }
+
+    /// Replaces the log starts, durably, if they changed.
+    pub fn write_log_starts(&self, log_starts: Offsets) -> Result<(), LogError> {
+        let mut checkpoints = self.checkpoints.lock();
+        let new = Checkpoints { log_starts, ..checkpoints.clone() };
+        self.replace(&mut checkpoints, new)
     }
 
     fn replace(&self, old: &mut Checkpoints, new: Checkpoints) -> Result<(), LogError> {

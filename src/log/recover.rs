@@ -479,7 +479,13 @@ impl<'a> Recovery<'a> {
         };
         if self.segments.is_empty() {
             self.producers.reset(log_end);
-            self.segments.push(Arc::new(Segment::create(Arc::clone(self.place), log_end)));
+            let segment = Segment::create(Arc::clone(self.place), log_end);
+            if log_end > Offset(0) {
+                // Its name alone tells from now on where the log goes on.
+                segment.file()?;
+                self.place.disk.sync_dir(&self.place.dir)?;
+            }
+            self.segments.push(Arc::new(segment));
         }
         Ok(log_end)
     }

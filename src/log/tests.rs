@@ -386,7 +386,8 @@ fn flush_ms_is_kept_by_the_tick() {
 fn a_partition_at_rest_is_not_checked_after_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     {
-        let (logs, log) = open(dir.path(), TopicConfig::default());
+        // Its records are of 1970.
+        let (logs, log) = open(dir.path(), TopicConfig { retention_ms: -1, ..TopicConfig::default() });
         append(&log, batch(1, 3, 10));
         for minute in 0..4 {
             logs.tick(Millis(NOW.0 + minute * 60_000));
