@@ -55,6 +55,10 @@ impl DataDir {
             _ => e.into(),
         })?;
         let clean = disk.exists(&path.join(CLEAN_FILE));
+        if !clean {
+            // A killed process may have left names that a power loss would take back, after this one has gone by them.
+            disk.sync_dir(path)?;
+        }
         let read = |name| -> Result<Offsets, LogError> {
             let file = path.join(name);
             let Some(bytes) = optional(disk.read(&file))? else { return Ok(Offsets::new()) };

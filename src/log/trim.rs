@@ -27,7 +27,7 @@ impl PartitionLog {
         if self.offline_reason().is_some() {
             return Ok(0);
         }
-        let removed = self.choose(now).map_err(|e| self.failed_at(e))?;
+        let removed = self.choose(now).map_err(|e| self.refuse(e))?;
         let Some(start) = removed.last().and_then(|last| self.base_after(last.base())) else { return Ok(0) };
         if self.syncing.tidy() < start {
             // The snapshot where the log will start, or what was deleted before it would come back as unknown producers.
@@ -39,17 +39,12 @@ impl PartitionLog {
         }
         self.raise_log_start(&mut writer, start);
         drop(writer);
-        self.set_aside(&removed).map_err(|e| self.failed_at(e))?;
+        self.set_aside(&removed).map_err(|e| self.refuse(e))?;
         self.forget_before(start);
         let due = now.plus(self.config.load().file_delete_delay_ms);
         let count = removed.len();
         self.trash.lock().extend(removed.into_iter().map(|segment| (due, segment)));
         Ok(count)
-    }
-
-    fn failed_at(&self, error: io::Error) -> AppendError {
-        self.fail(&error);
-        AppendError::Io(error)
     }
 
     /// The segments that go, oldest first. If they're all, an empty one has been added to write to.
@@ -140,7 +135,8 @@ impl PartitionLog {
         });
     }
 
-    /// Deletes the records below `before` (−1: the high watermark); where the log starts now. Durable once the checkpoint of log starts is.
+    /// Deletes the records below `before` (−1: the high watermark); where the log starts now. Durable once the checkpoint of log starts is: the
+    /// log's end never falls below its start, and the producers stay known, because the records are durable themselves before they go.
     fn delete_below(&self, before: Offset) -> Result<Offset, DeleteRecordsError> {
         if let Some(why) = self.offline_reason() {
             return Err(DeleteRecordsError::Offline(why.to_owned()));
@@ -148,13 +144,13 @@ impl PartitionLog {
         if !self.config.load().cleanup_delete {
             return Err(DeleteRecordsError::Policy);
         }
-        let mut writer = self.writer.lock();
         let high_watermark = self.watermarks().high_watermark;
         let before = if before == Offset(-1) { high_watermark } else { before };
         if before < Offset(0) || before > high_watermark {
             return Err(DeleteRecordsError::OutOfRange { before, high_watermark });
         }
-        self.raise_log_start(&mut writer, before);
+        self.sync_to(before).map_err(|error| DeleteRecordsError::Offline(error.to_string()))?;
+        self.raise_log_start(&mut self.writer.lock(), before);
         Ok(self.watermarks().log_start)
     }
 
