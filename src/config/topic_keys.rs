@@ -450,6 +450,8 @@ pub enum InvalidTopicConfig {
     Unknown(String),
     #[error(transparent)]
     Value(#[from] InvalidValue),
+    #[error("Can't {op} to key {key} because its type is not LIST.")]
+    NotAList { op: &'static str, key: String },
     #[error("conflict topic config setting min.compaction.lag.ms ({min}) > max.compaction.lag.ms ({max})")]
     CompactionLags { min: i64, max: i64 },
     #[error("Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.")]

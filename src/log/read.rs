@@ -175,7 +175,14 @@ impl PartitionLog {
             if segment.largest()?.is_some_and(|largest| largest.timestamp < target) {
                 return Ok(None);
             }
-            find_time(segment, segment.start_of_time(target)?, end, |timestamp, offset| timestamp >= target && offset >= log_start, target)
+            let wanted = |timestamp, offset| timestamp >= target && offset >= log_start;
+            match find_time(segment, segment.start_of_time(target)?, end, wanted, target) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    segment.mend_index(error)?;
+                    find_time(segment, segment.start_of_time(target)?, end, wanted, target)
+                }
+                found => found,
+            }
         })
         .map_err(ReadError::Io)
     }

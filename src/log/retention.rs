@@ -64,7 +64,7 @@ pub fn breached<E>(
         }
     }
     if config.retention_ms >= 0 {
-        while let Some((i, _)) = places.next() {
+        for (i, _) in places {
             let age_ms = timestamp(i)?.map(|time| now.0.saturating_sub(time.0));
             if age_ms.is_none_or(|age_ms| age_ms <= config.retention_ms) {
                 break;
@@ -162,20 +162,22 @@ mod tests {
         assert_eq!([0, 9, 10, 19, 20].map(total), [0, 0, 1, 1, 2]);
     }
 
+    type Left = [(Extent, Option<i64>)];
+
     /// One segment after the other is taken off as long as a rule says so, with sums made anew each time.
     fn plainly(plan: &Plan, log_start: i64, high_watermark: i64, config: &TopicConfig, now: i64) -> usize {
         let mut left = extents(plan).0.into_iter().zip(plan.iter().map(|(.., time)| *time)).collect::<Vec<_>>();
         let log_end = extents(plan).1.0;
-        let after = |left: &[(Extent, Option<i64>)]| left.get(1).map_or(log_end, |(next, _)| next.base.0);
-        let below_start = |left: &[(Extent, Option<i64>)]| left.len() > 1 && after(left) <= log_start;
-        let too_large = |left: &[(Extent, Option<i64>)]| {
+        let after = |left: &Left| left.get(1).map_or(log_end, |(next, _)| next.base.0);
+        let below_start = |left: &Left| left.len() > 1 && after(left) <= log_start;
+        let too_large = |left: &Left| {
             let rest: u64 = left[1..].iter().map(|(segment, _)| segment.bytes).sum();
             config.cleanup_delete && config.retention_bytes >= 0 && rest >= config.retention_bytes as u64
         };
-        let too_old = |left: &[(Extent, Option<i64>)]| {
+        let too_old = |left: &Left| {
             config.cleanup_delete && config.retention_ms >= 0 && left[0].1.is_some_and(|time| now - time > config.retention_ms)
         };
-        let rules: [&dyn Fn(&[(Extent, Option<i64>)]) -> bool; 3] = [&below_start, &too_large, &too_old];
+        let rules: [&dyn Fn(&Left) -> bool; 3] = [&below_start, &too_large, &too_old];
         for rule in rules {
             while !left.is_empty() && after(&left) <= high_watermark && (left.len() > 1 || left[0].0.bytes > 0) && rule(&left) {
                 left.remove(0);

@@ -306,17 +306,22 @@ impl Segment {
     pub fn find(&self, offset: Offset, end: u64) -> io::Result<Option<Found>> {
         match self.find_once(offset, end) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                let segment = self.path(Kind::Log);
-                tracing::warn!(segment = %segment.display(), %error, "rebuilding an index that doesn't fit its log");
-                let mut index = self.index.write();
-                // It isn't there if it could not be loaded: then it isn't rebuilt by halves.
-                let broken = index.clone().ok_or(error)?;
-                *index = Some(self.rebuild_index(broken)?);
-                drop(index);
+                self.mend_index(error)?;
                 self.find_once(offset, end)
             }
             found => found,
         }
+    }
+
+    /// Rebuilds the indexes after a look-up by them met `error` instead of a batch.
+    pub fn mend_index(&self, error: io::Error) -> io::Result<()> {
+        let segment = self.path(Kind::Log);
+        tracing::warn!(segment = %segment.display(), %error, "rebuilding an index that doesn't fit its log");
+        let mut index = self.index.write();
+        // It isn't there if it could not be loaded: then it isn't rebuilt by halves.
+        let broken = index.clone().ok_or(error)?;
+        *index = Some(self.rebuild_index(broken)?);
+        Ok(())
     }
 
     fn find_once(&self, offset: Offset, end: u64) -> io::Result<Option<Found>> {
