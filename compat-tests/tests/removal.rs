@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use compat_tests::batch::{Batch, Record};
 use compat_tests::driver::Client;
-use compat_tests::{Broker, Target, console};
+use compat_tests::{Broker, Target, console, dump_log};
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{BrokerId, ListOffsetsRequest, ProduceRequest, TopicName};
@@ -113,7 +113,8 @@ fn old_records_go_from_the_disk_and_do_not_come_back() -> Result<()> {
     }
     produce(&mut broker.connect()?, "idle", now, 1)?;
     ensure!(offset(&mut broker.connect()?, "idle", LATEST)? == 4);
-    Ok(())
+    broker.stop()?;
+    dump_log::check(broker.data(), &["aged", "idle"]).map(drop)
 }
 
 #[test]
