@@ -523,3 +523,57 @@ fn deleted_records_are_gone_after_a_kill_and_their_segments_go_with_retention() 
     assert_eq!(append(&log, batch(NOW.0, 1, 10)).base_offset, Offset(12));
     assert_eq!(log.offset_of_max_timestamp().unwrap().map(|found| found.offset), Some(Offset(12)));
 }
+
+/// One thread appends, one removes what is too much and its files at once, one deletes records, and two read from the start again and again.
+#[test]
+fn readers_never_stumble_over_what_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = TopicConfig { segment_bytes: 2_000, retention_bytes: 6_000, file_delete_delay_ms: 0, ..TopicConfig::default() };
+    let (logs, log) = open(dir.path(), config);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let is_done = || done.load(std::sync::atomic::Ordering::Acquire);
+    let read = || {
+        let mut from = Offset(0);
+        while !is_done() {
+            match log.read(from, 10_000, true, Isolation::ReadUncommitted) {
+                Ok(slice) if slice.len > 0 => {
+                    let first = BatchHeader::parse(&slice.bytes().unwrap()).unwrap();
+                    assert!(first.base_offset <= from && from <= first.last_offset(), "{from}: {first:?}");
+                    from = first.next_offset();
+                }
+                Ok(slice) => from = slice.watermarks.log_start,
+                Err(ReadError::OutOfRange { log_start, .. }) => from = log_start,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    let start = || {
+        let mut last = Offset(0);
+        for now in 1_i64.. {
+            logs.retain(NOW.plus(now));
+            logs.tick(NOW.plus(now));
+            let marks = log.watermarks();
+            assert!(marks.in_order() && marks.log_start >= last, "{marks:?}");
+            last = marks.log_start;
+            if is_done() {
+                return;
+            }
+        }
+    };
+    let delete = || {
+        while !is_done() {
+            let before = Offset(log.watermarks().log_end.0 - 5);
+            if before > Offset(0) {
+                logs.delete_records(&[(log.clone(), before)]).remove(0).unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        [&read as &(dyn Fn() + Sync), &read, &start, &delete].into_iter().for_each(|work| _ = scope.spawn(work));
+        (0..1_500).for_each(|i| _ = append(&log, batch(NOW.0 + i, 2, 100)));
+        done.store(true, std::sync::atomic::Ordering::Release);
+    });
+    assert_eq!((log.watermarks().log_end, log.offline_reason()), (Offset(3_000), None));
+    logs.retain(NOW);
+    assert!((6_000..8_000).contains(&log.size_bytes()), "{}", log.size_bytes());
+}
