@@ -46,6 +46,7 @@ pub enum Stage {
     Swap,
 }
 
+pub const DELETED_SUFFIX: &str = ".deleted";
 pub const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
 pub const METADATA_FILE: &str = "partition.metadata";
 pub const RECOVERY_POINTS_FILE: &str = "recovery-point-offset-checkpoint";
@@ -65,7 +66,7 @@ pub fn name(offset: Offset, kind: Kind) -> String {
 
 /// Reads a file's name; `None` for any that is not of an offset.
 pub fn parse(name: &str) -> Option<(Offset, Kind, Stage)> {
-    let stages = [(".deleted", Stage::Deleted), (".cleaned", Stage::Cleaned), (".swap", Stage::Swap)];
+    let stages = [(DELETED_SUFFIX, Stage::Deleted), (".cleaned", Stage::Cleaned), (".swap", Stage::Swap)];
     let staged = stages.iter().find_map(|(suffix, stage)| name.strip_suffix(suffix).map(|rest| (rest, *stage)));
     let (name, stage) = staged.unwrap_or((name, Stage::Live));
     let (digits, _) = name.split_once('.')?;

@@ -66,7 +66,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     }
     let mut recovery = Recovery::new(opening, &place, &listing)?;
     let (log_end, checked_from) = recovery.find_end(opening)?;
-    let log_end = recovery.settle(opening, log_end)?;
+    let log_end = recovery.settle(opening, &listing, log_end)?;
     let first = recovery.segments.first().map_or(log_end, |segment| segment.base());
     let log_start = opening.log_start.unwrap_or(first).max(first).min(log_end);
     recovery.epochs.truncate_from_end(log_end);
@@ -80,7 +80,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     let was_checked = checked_from.is_some();
     let last_stable = recovery.producers.last_stable_offset(log_end).max(log_start);
     // What was checked was written anew, indexes at least, and is not durable.
-    let synced = checked_from.map_or(log_end, |from| from.clamp(log_start, log_end));
+    let synced = checked_from.map_or(log_end, |from| from.clamp(first.min(log_end), log_end));
     let tidy =
         model::segment_of(&recovery.segments, |s| s.base(), synced).and_then(|i| recovery.segments.get(i)).map_or(log_end, |s| s.base());
     Ok(PartitionLog::new(Parts {
@@ -462,7 +462,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// A log always has a segment to write to, and never ends below its start.
-    fn settle(&mut self, opening: &Opening<'_>, log_end: Offset) -> Result<Offset, LogError> {
+    fn settle(&mut self, opening: &Opening<'_>, listing: &[Entry], log_end: Offset) -> Result<Offset, LogError> {
         let log_start = opening.log_start.unwrap_or_default();
         let log_end = if log_end < log_start {
             tracing::warn!(partition = %opening.spec.topic, %log_end, %log_start, "removing all segments: they end below the log's start");
@@ -472,14 +472,22 @@ impl<'a> Recovery<'a> {
                 }
             }
             self.epochs.clear();
-            self.producers.reset(log_start);
             log_start
         } else {
             log_end
         };
         if self.segments.is_empty() {
             self.producers.reset(log_end);
-            self.segments.push(Arc::new(Segment::create(Arc::clone(self.place), log_end)));
+            // They speak of records that are gone, and would be believed after the next crash.
+            self.snapshots.clear();
+            snapshots_in(listing).try_for_each(|(at, ..)| remove_if_there(&*self.place.disk, &self.place.path(at, Kind::Snapshot)))?;
+            let segment = Segment::create(Arc::clone(self.place), log_end);
+            if log_end > Offset(0) {
+                // Its name alone tells from now on where the log goes on.
+                segment.file()?;
+                self.place.disk.sync_dir(&self.place.dir)?;
+            }
+            self.segments.push(Arc::new(segment));
         }
         Ok(log_end)
     }
@@ -487,8 +495,7 @@ impl<'a> Recovery<'a> {
     /// Snapshots above the end speak of records that are gone; of the others those at a segment's base stay, and the newest, which is answered.
     fn remove_stray_snapshots(&self, listing: &[Entry], log_end: Offset) -> Option<Offset> {
         let newest = self.snapshots.range(..=log_end).next_back();
-        let named = listing.iter().filter_map(|e| files::parse(&e.name)).filter(|(_, kind, _)| *kind == Kind::Snapshot);
-        for (offset, ..) in named {
+        for (offset, ..) in snapshots_in(listing) {
             let is_base = self.segments.iter().any(|segment| segment.base() == offset);
             if !self.snapshots.contains(&offset) || offset > log_end || !is_base && Some(&offset) != newest {
                 let _ = self.place.disk.remove_file(&self.place.path(offset, Kind::Snapshot));
@@ -496,6 +503,10 @@ impl<'a> Recovery<'a> {
         }
         newest.copied()
     }
+}
+
+fn snapshots_in(listing: &[Entry]) -> impl Iterator<Item = (Offset, Kind, Stage)> + '_ {
+    listing.iter().filter_map(|e| files::parse(&e.name)).filter(|(_, kind, _)| *kind == Kind::Snapshot)
 }
 
 /// The part of a segment's indexes that a snapshot at `point` says was durable; their files are cut to it. If the log disagrees with the offset

@@ -324,3 +324,21 @@ fn a_sync_without_room_for_the_epochs_is_refused_and_tried_again() {
     assert!(matches!(wait.outcome(), Some(Ok(()))));
     assert_eq!(numbers(&log), [0]);
 }
+
+#[test]
+fn retention_makes_room_on_a_full_disk() {
+    let disk = SimDisk::new(1);
+    let config = TopicConfig { segment_bytes: 2_000, retention_bytes: 4_000, file_delete_delay_ms: 0, ..TopicConfig::default() };
+    let logs = open(&disk, settings(&["/d"], 0), 1, &config);
+    let log = log(&logs, 0);
+    disk.set_room(Some(12_000));
+    let fill = |from: i32| (from..).find(|i| log.append(NOW, batch(*i, 500), Origin::Client).is_err()).unwrap();
+    let full = fill(0);
+    logs.tick(NOW);
+    assert!(log.append(NOW, batch(full, 500), Origin::Client).is_err());
+    assert!(logs.retain(NOW) > 0);
+    logs.tick(NOW.plus(1));
+    assert!(fill(full) > full, "it takes batches again");
+    let start = log.watermarks().log_start.0 as i32;
+    assert!(start > 0 && numbers(&log) == (start..numbers(&log).last().unwrap() + 1).collect::<Vec<_>>());
+}

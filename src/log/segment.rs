@@ -99,6 +99,8 @@ pub struct Segment {
     used: AtomicBool,
     /// A write that failed left bytes behind the last batch.
     torn: AtomicBool,
+    /// Its files have the names of removed ones.
+    removed: AtomicBool,
 }
 
 impl Segment {
@@ -120,6 +122,7 @@ impl Segment {
             largest: Mutex::new(None),
             used: AtomicBool::new(true),
             torn: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
         }
     }
 
@@ -135,6 +138,32 @@ impl Segment {
         &self.place
     }
 
+    fn path(&self, kind: Kind) -> PathBuf {
+        if self.removed.load(Ordering::Acquire) { self.removed_path(kind) } else { self.place.path(self.base, kind) }
+    }
+
+    fn removed_path(&self, kind: Kind) -> PathBuf {
+        self.place.dir.join(files::name(self.base, kind) + files::DELETED_SUFFIX)
+    }
+
+    /// Gives its files the names of removed ones, by which whoever still holds the segment goes on finding them. The batches go first, and
+    /// nothing is durable until the directory is: a crash leaves either all that they need, or no batches.
+    pub fn mark_removed(&self) -> io::Result<()> {
+        // Who opens a file meanwhile waits, and then finds it by its new name.
+        let _index = self.index.write();
+        let _file = self.file.lock();
+        self.removed.store(true, Ordering::Release);
+        for kind in Kind::OF_SEGMENT {
+            optional(self.place.disk.rename(&self.place.path(self.base, kind), &self.removed_path(kind)))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files of a segment that was marked so.
+    pub fn remove_files(&self) -> io::Result<()> {
+        Kind::OF_SEGMENT.into_iter().try_for_each(|kind| remove_if_there(&*self.place.disk, &self.removed_path(kind)))
+    }
+
     /// The log file, opened now if it isn't.
     pub fn file(&self) -> io::Result<Arc<dyn DiskFile>> {
         let mut file = self.file.lock();
@@ -144,7 +173,7 @@ impl Segment {
         if let Some(file) = &*file {
             return Ok(Arc::clone(file));
         }
-        let path = self.place.path(self.base, Kind::Log);
+        let path = self.path(Kind::Log);
         let opened = if self.size() == 0 {
             let new = self.place.disk.open(&path, OpenMode::Create)?;
             if !new.is_empty()? {
@@ -223,7 +252,7 @@ impl Segment {
     /// The files' indexes if they can be trusted, else new ones from the log.
     fn load_index(&self) -> io::Result<Indexes> {
         let aborted = self.load_aborted()?;
-        let read = |kind| optional(self.place.disk.read(&self.place.path(self.base, kind)));
+        let read = |kind| optional(self.place.disk.read(&self.path(kind)));
         let (offsets, times) = (read(Kind::OffsetIndex)?, read(Kind::TimeIndex)?);
         if let (Some(offsets), Some(times)) = (offsets, times) {
             match (OffsetIndex::decode(self.base, &offsets, self.size()), TimeIndex::decode(self.base, &times)) {
@@ -234,7 +263,7 @@ impl Segment {
                     return Ok(Indexes::loaded(good_offsets, good_times, aborted));
                 }
                 (Err(broken), _) | (_, Err(broken)) => {
-                    let segment = self.place.path(self.base, Kind::Log);
+                    let segment = self.path(Kind::Log);
                     tracing::warn!(segment = %segment.display(), %broken, "rebuilding a broken index");
                 }
             }
@@ -248,11 +277,11 @@ impl Segment {
         if from == to {
             return Ok(());
         }
-        self.place.disk.open(&self.place.path(self.base, kind), OpenMode::Write)?.set_len(to as u64)
+        self.place.disk.open(&self.path(kind), OpenMode::Write)?.set_len(to as u64)
     }
 
     fn load_aborted(&self) -> io::Result<Vec<AbortedTxn>> {
-        let Some(bytes) = optional(self.place.disk.read(&self.place.path(self.base, Kind::TxnIndex)))? else { return Ok(Vec::new()) };
+        let Some(bytes) = optional(self.place.disk.read(&self.path(Kind::TxnIndex)))? else { return Ok(Vec::new()) };
         txn_index::decode(&bytes, self.base).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
     }
 
@@ -277,17 +306,22 @@ impl Segment {
     pub fn find(&self, offset: Offset, end: u64) -> io::Result<Option<Found>> {
         match self.find_once(offset, end) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                let segment = self.place.path(self.base, Kind::Log);
-                tracing::warn!(segment = %segment.display(), %error, "rebuilding an index that doesn't fit its log");
-                let mut index = self.index.write();
-                // It isn't there if it could not be loaded: then it isn't rebuilt by halves.
-                let broken = index.clone().ok_or(error)?;
-                *index = Some(self.rebuild_index(broken)?);
-                drop(index);
+                self.mend_index(error)?;
                 self.find_once(offset, end)
             }
             found => found,
         }
+    }
+
+    /// Rebuilds the indexes after a look-up by them met `error` instead of a batch.
+    pub fn mend_index(&self, error: io::Error) -> io::Result<()> {
+        let segment = self.path(Kind::Log);
+        tracing::warn!(segment = %segment.display(), %error, "rebuilding an index that doesn't fit its log");
+        let mut index = self.index.write();
+        // It isn't there if it could not be loaded: then it isn't rebuilt by halves.
+        let broken = index.clone().ok_or(error)?;
+        *index = Some(self.rebuild_index(broken)?);
+        Ok(())
     }
 
     fn find_once(&self, offset: Offset, end: u64) -> io::Result<Option<Found>> {
@@ -380,7 +414,7 @@ impl Segment {
             if *written == Some(bytes.len()) {
                 continue;
             }
-            let path = self.place.path(self.base, kind);
+            let path = self.path(kind);
             if kind == Kind::TxnIndex && bytes.is_empty() {
                 remove_if_there(&*self.place.disk, &path)?;
             } else {
@@ -399,7 +433,7 @@ impl Segment {
     /// Makes the index files durable, after [`Segment::flush_index`].
     pub fn sync_index(&self) -> io::Result<()> {
         for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex] {
-            if let Some(file) = optional(self.place.disk.open(&self.place.path(self.base, kind), OpenMode::Write))? {
+            if let Some(file) = optional(self.place.disk.open(&self.path(kind), OpenMode::Write))? {
                 file.sync()?;
             }
         }
