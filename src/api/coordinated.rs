@@ -78,7 +78,7 @@ pub(super) fn when_answered<T: Encodable>(
     // It may wait for minutes: it must not hold the frame meanwhile.
     let request = request.without_frame();
     let mut stopping = context.stopping.clone();
-    Ok(Answer::Later(Box::pin(async move {
+    Ok(Answer::Parked(Box::pin(async move {
         let outcome = tokio::select! {
             outcome = receiver => outcome.map_err(|_| ErrorCode::NotCoordinator),
             _ = stopping.wait_for(|stopping| *stopping) => Err(ErrorCode::NotCoordinator),

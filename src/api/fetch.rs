@@ -54,13 +54,13 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
             return Ok(Answer::Ready(fetch::encode(request.reply_header(), &answer, request.version())?));
         }
     };
-    let fetch = Fetch { context: context.clone(), request, session, isolation, follower, min_bytes, max_bytes };
+    let fetch = Fetch { context: context.clone(), request: request.without_frame(), session, isolation, follower, min_bytes, max_bytes };
     let read = fetch.read();
     if asked.max_wait_ms <= 0 || fetch.session.partitions.is_empty() || fetch.is_enough(&read) {
         return fetch.finish(read).map(Answer::Ready);
     }
     let wait = Duration::from_millis(asked.max_wait_ms.unsigned_abs().into());
-    Ok(Answer::Later(Box::pin(fetch.wait(wait))))
+    Ok(Answer::Parked(Box::pin(fetch.wait(wait))))
 }
 
 fn resolve(context: &Context, request: &Request, asked: &FetchRequest, follower: bool) -> Result<Result<FetchContext, ErrorCode>, Refusal> {

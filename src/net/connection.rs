@@ -277,12 +277,17 @@ impl<S: Service> Connection<S> {
         let started = Instant::now();
         // Kept for the log line of a refusal: a slice that shares the frame's memory.
         let beginning = frame.bytes.slice(..frame.bytes.len().min(512));
+        let mut reserved = frame.reserved;
         let request_bytes = frame.bytes.len();
         let (api, answer) = self.service.handle(&self.info, frame.bytes);
         let handled = Instant::now();
         let answer = match answer {
             Ok(Answer::Ready(reply)) => Ok(Ok(reply)),
             Ok(Answer::Later(waiting)) => Err(waiting),
+            Ok(Answer::Parked(waiting)) => {
+                reserved = None;
+                Err(waiting)
+            }
             Err(refusal) => return Err(End::Refused { frame: beginning.to_vec(), refusal }),
         };
         let meta = Meta {
@@ -294,7 +299,7 @@ impl<S: Service> Connection<S> {
             work: handled.saturating_duration_since(started),
             handled,
             answered: handled,
-            _memory: frame.reserved,
+            _memory: reserved,
         };
         self.slots.push_back(Slot { answer, meta });
         // Answers that are there leave at once, so that a long pipeline doesn't pile up.

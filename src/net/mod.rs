@@ -39,6 +39,8 @@ pub enum Answer {
     Ready(Reply),
     /// It waits for an offset or a disk; later requests of the connection are handled meanwhile, their answers stay behind it.
     Later(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
+    /// The same, and it may wait for minutes: it has let go of its frame, whose memory goes back to the budget now.
+    Parked(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
 }
 
 /// Why a connection is closed instead of an answer. One (rate-limited) log line each.

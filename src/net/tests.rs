@@ -47,6 +47,7 @@ impl Service for Echo {
                     Ok(echo(&frame))
                 })))
             }
+            3 => Ok(Answer::Parked(Box::pin(std::future::pending()))),
             key => Err(Refusal::UnknownApi(key)),
         };
         (0, answer)
@@ -140,6 +141,17 @@ async fn a_request_that_finds_no_memory_waits_for_it() {
     assert_eq!(*server.service.handled.lock(), [1, 3]);
     server.service.waiting.lock().pop().unwrap().send(()).unwrap();
     assert_eq!(answer(&mut client).await, Some((2, 40_008)));
+}
+
+#[tokio::test]
+async fn who_is_parked_holds_no_memory() {
+    let server = start(Limits::DEFAULT, 10, 64 << 10).await;
+    let mut parked = TcpStream::connect(server.address).await.unwrap();
+    parked.write_all(&request(3, 1, 60_000)).await.unwrap();
+    until(|| server.service.handled.lock().len() == 1).await;
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    client.write_all(&request(0, 2, 60_000)).await.unwrap();
+    assert_eq!(answer(&mut client).await, Some((2, 60_008)));
 }
 
 #[tokio::test]

@@ -225,7 +225,7 @@ impl Served {
         assert_eq!(api::at(place).map(|found| found.key), Some(api.key));
         let reply = match answer.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name)) {
             Answer::Ready(reply) => reply,
-            Answer::Later(later) => later.await.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name)),
+            Answer::Later(later) | Answer::Parked(later) => later.await.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name)),
         };
         let mut wire = BytesMut::new();
         for segment in reply.segments {
