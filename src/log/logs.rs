@@ -246,6 +246,7 @@ impl Logs {
         };
         let log = if there { recover::open(&opening) } else { recover::create(&opening) }?;
         log.lead(spec.leader_epoch);
+        log.compaction.set_cleaned(data_dir.cleaned(&spec.topic));
         Ok(log)
     }
 
@@ -362,7 +363,7 @@ impl Logs {
         let partitions = self.partitions();
         let mut moved = false;
         for log in &partitions {
-            moved |= sync_what_is_due(log, now);
+            moved |= sync_what_is_due(log, now) | log.compaction.take_moved();
         }
         let since = |at: Option<Millis>| at.map_or(0, |at| now.0.saturating_sub(at.0));
         let is_time = since(chores.checkpointed) >= self.settings.checkpoint_interval_ms;
@@ -397,6 +398,9 @@ impl Logs {
             into.high_watermarks.insert(topic.clone(), marks.high_watermark);
             if held.log.first_segment() < marks.log_start {
                 into.log_starts.insert(topic.clone(), marks.log_start);
+            }
+            if let Some(cleaned) = held.log.compaction.cleaned() {
+                into.cleaned.insert(topic.clone(), cleaned);
             }
         }
         self.dirs.iter().zip(all).try_for_each(|(dir, checkpoints)| dir.write_checkpoints(checkpoints))

@@ -112,9 +112,12 @@ fn finish_replacements(place: &Arc<Place>, listing: &[Entry]) -> Result<bool, Lo
     let path = |name: &str| place.dir.join(name);
     let cleaned_from = staged.iter().filter(|(.., stage)| *stage == Stage::Cleaned).map(|(_, offset, ..)| *offset).min();
     let is_valid_swap = |offset: Offset| cleaned_from.is_none_or(|from| offset < from);
-    for (name, offset, _, stage) in &staged {
-        if matches!(stage, Stage::Deleted | Stage::Cleaned) || *stage == Stage::Swap && !is_valid_swap(*offset) {
-            remove_if_there(&*place.disk, &path(name))?;
+    // Swaps that aren't complete go before what tells that they aren't: another crash may end this.
+    for gone in [Stage::Swap, Stage::Cleaned, Stage::Deleted] {
+        for (name, offset, ..) in staged.iter().filter(|(.., stage)| *stage == gone) {
+            if gone != Stage::Swap || !is_valid_swap(*offset) {
+                remove_if_there(&*place.disk, &path(name))?;
+            }
         }
     }
     let swaps: Vec<_> = staged.iter().filter(|(_, offset, _, stage)| *stage == Stage::Swap && is_valid_swap(*offset)).collect();
@@ -354,7 +357,8 @@ impl<'a> Recovery<'a> {
         let mut trusted = Some(trusted);
         for i in first..self.segments.len() {
             let Some(segment) = self.segments.get(i).cloned() else { break };
-            if segment.base() > end {
+            // Compaction leaves such gaps.
+            if segment.base() > end && !opening.spec.config.cleanup_compact {
                 tracing::warn!(partition = %opening.spec.topic, from = %end, to = %segment.base(), "no records in this range of offsets");
             }
             if i > first {
