@@ -307,7 +307,7 @@ pub static KEYS: &[Key] = &[
         Some("delete"),
         OneOf(CLEANUP_POLICIES),
         Medium,
-        "What becomes of old segments: delete, compact, or both. Nothing is cleaned yet; a compacted topic takes no record without a key.",
+        "What becomes of old segments: delete, compact (the latest record of each key stays; one without a key is refused), or both.",
     )
     .dynamic(),
     Key::new(
@@ -330,13 +330,53 @@ pub static KEYS: &[Key] = &[
         "How large a partition grows before its oldest segments go; -1 for no bound. Not in effect yet.",
     )
     .dynamic(),
+    Key::new("log.cleaner.enable", Boolean, Some("true"), Any, Medium, "Whether topics whose cleanup.policy has compact are compacted."),
+    Key::new("log.cleaner.threads", Int, Some("1"), AtLeast(0), Medium, "How many threads compact; they share the buffers.").dynamic(),
+    Key::new(
+        "log.cleaner.io.max.bytes.per.second",
+        Double,
+        Some("1.7976931348623157E308"),
+        Any,
+        Medium,
+        "How many bytes all of them read and write in a second at the most.",
+    )
+    .dynamic(),
+    Key::new(
+        "log.cleaner.dedupe.buffer.size",
+        Long,
+        Some("134217728"),
+        Any,
+        Medium,
+        "The memory for the keys that compaction tells apart, 24 bytes each. What doesn't fit is left for the next round.",
+    )
+    .dynamic(),
+    Key::new(
+        "log.cleaner.io.buffer.size",
+        Int,
+        Some("524288"),
+        AtLeast(0),
+        Medium,
+        "The memory for what compaction reads and writes; it grows for a batch that is larger.",
+    )
+    .dynamic(),
+    Key::new("log.cleaner.io.buffer.load.factor", Double, Some("0.9"), Any, Medium, "How full the dedupe buffer gets, from 0 to 1.")
+        .dynamic(),
+    Key::new(
+        "log.cleaner.backoff.ms",
+        Long,
+        Some("15000"),
+        AtLeast(0),
+        Medium,
+        "How long compaction waits before it looks again when there's nothing to do.",
+    )
+    .dynamic(),
     Key::new(
         "log.cleaner.delete.retention.ms",
         Long,
         Some("86400000"),
         AtLeast(0),
         Medium,
-        "How long a compacted topic keeps tombstones. Not in effect yet.",
+        "How long a compacted topic keeps tombstones, once compacted.",
     )
     .dynamic(),
     Key::new(
@@ -345,7 +385,7 @@ pub static KEYS: &[Key] = &[
         Some("0"),
         AtLeast(0),
         Medium,
-        "How long a record of a compacted topic is kept at the least. Not in effect yet.",
+        "How long a record of a compacted topic is kept at the least.",
     )
     .dynamic(),
     Key::new(
@@ -354,7 +394,7 @@ pub static KEYS: &[Key] = &[
         NEVER,
         AtLeast(1),
         Medium,
-        "How long a superseded record of a compacted topic may stay. Not in effect yet.",
+        "How long a superseded record of a compacted topic may wait for its compaction.",
     )
     .dynamic(),
     Key::new(
@@ -363,7 +403,7 @@ pub static KEYS: &[Key] = &[
         Some("0.5"),
         Between(0, 1),
         Medium,
-        "The share of a compacted log that must have been written since the last compaction for the next one to start. Not in effect yet.",
+        "The share of a compacted log that must have been written since the last compaction for the next one to start.",
     )
     .dynamic(),
     // Groups.
@@ -488,13 +528,6 @@ pub static NOT_USED: &[&str] = &[
     "inter.broker.listener.name",
     "inter.broker.protocol.version",
     "leader.imbalance.check.interval.seconds",
-    "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.enable",
-    "log.cleaner.io.buffer.load.factor",
-    "log.cleaner.io.buffer.size",
-    "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.threads",
     "log.dir.failure.timeout.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
     "log.initial.task.delay.ms",

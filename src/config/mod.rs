@@ -14,7 +14,7 @@ pub mod topic;
 pub mod topic_keys;
 
 pub use listeners::{HostPort, Listener};
-pub use server::{Loaded, ServerConfig};
+pub use server::{Loaded, LogCleanerConfig, ServerConfig};
 pub use sources::{ConfigError, Origin, Sources};
 pub use topic::{CompressionType, TopicConfig};
 pub use topic_keys::{InvalidTopicConfig, TopicDefaults};

@@ -24,7 +24,7 @@ use crate::{
     record::{BatchHeader, BatchRecords, ControlRecordType},
     types::{Millis, Offset},
 };
-use std::{hash::RandomState, io, sync::Arc};
+use std::{cell::Cell, hash::RandomState, io, sync::Arc};
 
 /// One cleaning.
 pub(super) struct Cleaning<'a> {
@@ -34,6 +34,8 @@ pub(super) struct Cleaning<'a> {
     pub dirt: Dirt,
     pub now: Millis,
     pub pace: Pace<'a>,
+    /// Bytes that nobody was told of yet.
+    pub untold: Cell<u64>,
 }
 
 /// What is read and what is to be written, whichever segment it is of.
@@ -66,10 +68,17 @@ impl Cleaning<'_> {
     }
 
     fn go_on(&self, bytes: u64) -> Result<(), CleanError> {
+        let untold = self.untold.get().saturating_add(bytes);
+        // Telling may cost as much as a small batch.
+        if untold < self.io_bytes() as u64 {
+            self.untold.set(untold);
+            return Ok(());
+        }
+        self.untold.set(0);
         if self.log.is_deleted() {
             return Err(CleanError::Changed);
         }
-        if (self.pace)(bytes) { Ok(()) } else { Err(CleanError::Stopped) }
+        if (self.pace)(untold) { Ok(()) } else { Err(CleanError::Stopped) }
     }
 
     /// The newest offset of each key of the dirty part, or of as much of it as the map takes.

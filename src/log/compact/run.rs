@@ -11,6 +11,7 @@ use super::{
 use crate::types::Millis;
 use parking_lot::Mutex;
 use std::{
+    cell::Cell,
     io,
     sync::{
         Arc,
@@ -142,7 +143,7 @@ impl PartitionLog {
         if dirt.was_reset && !config.cleanup_delete {
             tracing::warn!(partition = %self.topic, first_dirty = %dirt.first_dirty, "the last cleaning's end is no offset of the log; cleaning all");
         }
-        let cleaning = Cleaning { log: self, config: &config, settings, dirt, now, pace };
+        let cleaning = Cleaning { log: self, config: &config, settings, dirt, now, pace, untold: Cell::new(0) };
         let cleaned = cleaning.run().inspect_err(|error| self.note_clean_error(error, now))?;
         self.compaction.set_cleaned(Some(cleaned.to));
         self.compaction.cleaned_moved.store(true, Ordering::Release);

@@ -330,7 +330,7 @@ fn read_all(log: &PartitionLog) -> Vec<Batch> {
         assert_eq!(header.leader_epoch, LeaderEpoch(3));
         let opened = BatchRecords::open(&bytes, 1 << 20).unwrap();
         let record = |r: crate::record::Record<'_>| {
-            assert!(header.is_control() || r.headers.clone().count() == 1);
+            assert!(header.is_control() || r.headers.count() == 1);
             (r.offset.0, r.timestamp.0, r.key.unwrap().to_vec(), r.value.map(<[u8]>::to_vec))
         };
         batches.push(Batch {
@@ -534,10 +534,12 @@ fn a_cleaning_that_is_stopped_or_overtaken_leaves_nothing_behind() {
     assert!(names().iter().all(|name| !name.contains(".cleaned")));
     assert_eq!((read_all(&log), log.compaction.cleaned()), (before, None));
     let logs = world.logs.as_ref().unwrap();
-    // Once something was written the topic goes.
-    let deleted = std::sync::atomic::AtomicU64::new(0);
-    let overtaken = log.compact(&world.settings, world.now, &|_| {
-        if deleted.fetch_add(1, Ordering::Relaxed) == 60 {
+    // All was read once, and something is being written, when the topic goes.
+    let (seen, size) = (std::sync::atomic::AtomicU64::new(0), log.size_bytes());
+    let settings = CompactSettings { io_buffer_bytes: 0, ..world.settings.clone() };
+    let overtaken = log.compact(&settings, world.now, &|bytes| {
+        let before = seen.fetch_add(bytes, Ordering::Relaxed);
+        if before < size && before + bytes >= size {
             logs.delete_topic(topic_id(), world.now).unwrap();
         }
         true
