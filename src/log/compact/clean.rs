@@ -53,16 +53,33 @@ impl Cleaning<'_> {
         let upper = self.dirt.first_uncleanable;
         let mut cleaned = Cleaned { from: self.dirt.first_dirty, to: self.dirt.first_dirty, upper, ..Cleaned::default() };
         let mut buffers = Buffers::default();
-        let map = self.build_map(&segments, &mut buffers, &mut cleaned)?;
+        let last_records = last_records(self.log);
+        let mut txns = Transactions::default();
+        let map = self.build_map(&segments, &mut txns, &mut buffers, &mut cleaned)?;
+        let synced = self.log.synced();
+        let is_beyond = |last: &LastRecord| matches!(last, LastRecord::Data(offset) if *offset >= synced);
+        if txns.has_open() || last_records.values().any(is_beyond) {
+            // What stays depends on markers and batches beyond the closed segments. A power loss must not take those back once the consequences
+            // are on disk.
+            self.log.sync()?;
+        }
         cleaned.map_bytes = map.bytes() as u64;
         let Some(end) = map.latest().map(|latest| latest.plus(1)).filter(|end| *end > self.dirt.first_dirty) else { return Ok(cleaned) };
         cleaned.to = end;
         let closed = segments.iter().take_while(|s| s.base() < upper);
         let facts = closed.map(|s| facts_for_groups(s)).collect::<io::Result<Vec<_>>>()?;
         let mut txns = Transactions::default();
+        let filter = Filter {
+            map: &map,
+            now: self.now,
+            config: self.config,
+            upper,
+            last_records: &last_records,
+            decompressed_max: DECOMPRESSED_BYTES_MAX,
+        };
         for range in choose::groups(&facts, end, upper, self.config) {
             let group = segments.get(range).unwrap_or_default();
-            self.clean_group(&segments, group, &map, &mut txns, &mut buffers, &mut cleaned)?;
+            self.clean_group(&segments, group, &filter, &mut txns, &mut buffers, &mut cleaned)?;
         }
         Ok(cleaned)
     }
@@ -82,12 +99,17 @@ impl Cleaning<'_> {
     }
 
     /// The newest offset of each key of the dirty part, or of as much of it as the map takes.
-    fn build_map(&self, segments: &[Arc<Segment>], buffers: &mut Buffers, cleaned: &mut Cleaned) -> Result<OffsetMap, CleanError> {
+    fn build_map(
+        &self,
+        segments: &[Arc<Segment>],
+        txns: &mut Transactions,
+        buffers: &mut Buffers,
+        cleaned: &mut Cleaned,
+    ) -> Result<OffsetMap, CleanError> {
         let Dirt { first_dirty, first_uncleanable, .. } = self.dirt;
         let keys_max = u64::try_from(first_uncleanable.0.saturating_sub(first_dirty.0)).unwrap_or(0);
         let budget = self.settings.dedupe_buffer_bytes / self.settings.threads.max(1);
         let mut map = OffsetMap::new(budget, self.settings.load_factor, keys_max, RandomState::new());
-        let mut txns = Transactions::default();
         txns.expect(aborted_between(segments, first_dirty, first_uncleanable)?);
         let first = model::segment_of(segments, |s| s.base(), first_dirty).unwrap_or(0);
         for (i, segment) in segments.iter().enumerate().skip(first).take_while(|(_, s)| s.base() < first_uncleanable) {
@@ -97,7 +119,7 @@ impl Cleaning<'_> {
             let mut batches = Batches::new(&*file, position, size, &mut buffers.read, self.io_bytes());
             while let Some((found, bytes)) = batches.next_batch()? {
                 cleaned.bytes_read = cleaned.bytes_read.saturating_add(found.size);
-                if !note_keys(&mut map, &mut txns, &found.header, bytes, first_dirty)? {
+                if !note_keys(&mut map, txns, &found.header, bytes, first_dirty)? {
                     return Ok(map);
                 }
                 self.go_on(found.size)?;
@@ -119,21 +141,12 @@ impl Cleaning<'_> {
         &self,
         segments: &[Arc<Segment>],
         group: &[Arc<Segment>],
-        map: &OffsetMap,
+        filter: &Filter<'_>,
         txns: &mut Transactions,
         buffers: &mut Buffers,
         cleaned: &mut Cleaned,
     ) -> Result<(), CleanError> {
         let Some(first) = group.first() else { return Ok(()) };
-        let last_records = last_records(self.log);
-        let filter = Filter {
-            map,
-            now: self.now,
-            config: self.config,
-            upper: self.dirt.first_uncleanable,
-            last_records: &last_records,
-            decompressed_max: DECOMPRESSED_BYTES_MAX,
-        };
         let mut output = Output {
             staged: Staged::create(self.log, first.base())?,
             indexes: Indexes::empty(first.base()),
@@ -146,7 +159,7 @@ impl Cleaning<'_> {
             let next = model::segment_of(segments, |s| s.base(), segment.base()).and_then(|i| segments.get(i.saturating_add(1)));
             let next = next.map_or(self.dirt.first_uncleanable, |next| next.base());
             txns.expect(aborted_between(segments, segment.base(), next)?);
-            self.clean_segment(segment, &filter, txns, buffers, &mut output, cleaned)?;
+            self.clean_segment(segment, filter, txns, buffers, &mut output, cleaned)?;
         }
         output.staged.write(&buffers.write)?;
         output.noted.finish(&mut output.indexes);

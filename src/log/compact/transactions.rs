@@ -74,6 +74,11 @@ impl Transactions {
         }
     }
 
+    /// Batches came by of a transaction whose marker did not: it lies further on.
+    pub fn has_open(&self) -> bool {
+        !self.committed.is_empty() || self.aborted.values().any(|open| open.has_batches)
+    }
+
     /// The transaction index of the segment that has been written since the last call.
     pub fn take_kept(&mut self) -> Vec<AbortedTxn> {
         std::mem::take(&mut self.kept)
@@ -117,7 +122,9 @@ mod tests {
     fn a_marker_is_needed_while_batches_of_its_transaction_are_there() {
         let mut txns = Transactions::default();
         txns.expect([aborted(1, 0, 4), aborted(1, 0, 4), aborted(2, 9, 9)]);
+        assert!(!txns.has_open());
         assert!(txns.on_data(&header(1, 0, false)), "aborted");
+        assert!(txns.has_open());
         assert!(!txns.on_data(&header(3, 1, false)), "committed");
         assert!(!txns.on_control(&header(1, 4, true), Some(ControlRecordType::Abort)));
         assert!(!txns.on_data(&header(1, 5, false)), "the next one of the same producer");
@@ -127,6 +134,7 @@ mod tests {
         assert!(txns.on_control(&header(2, 9, true), Some(ControlRecordType::Abort)), "its batches went before");
         assert!(!txns.on_control(&header(2, 10, true), Some(ControlRecordType::Other(2))));
         assert!(txns.on_control(&header(2, 11, true), None));
+        assert!(!txns.has_open());
         assert_eq!(txns.take_kept(), [aborted(1, 0, 4)]);
         assert_eq!(txns.take_kept(), []);
     }
