@@ -347,10 +347,9 @@ impl Segment {
 
     /// Where a search for `timestamp` begins: all batches before it are earlier.
     pub fn start_of_time(&self, timestamp: Millis) -> io::Result<u64> {
-        self.with_index(|i| {
-            let from = i.times.floor(timestamp).map_or(self.base, |t| t.offset);
-            i.offsets.floor(from).map_or(0, |e| e.position.into())
-        })
+        let Some(from) = self.with_index(|i| i.times.floor(timestamp))? else { return Ok(0) };
+        // By the log itself: an index that doesn't fit it is found out here.
+        Ok(self.find(from.offset, self.size())?.map_or(0, |batch| batch.position))
     }
 
     /// The largest timestamp of the segment; `None` if it isn't known, and every search must look.
