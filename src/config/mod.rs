@@ -7,6 +7,7 @@ pub mod describe;
 pub mod key;
 pub mod keys;
 mod listeners;
+mod not_used;
 pub mod properties;
 mod server;
 mod sources;
