@@ -116,6 +116,8 @@ pub struct PartitionLog {
     /// The epochs changed since their file was written. Lost by a crash they come back from the batches.
     pub(super) epochs_dirty: AtomicBool,
     pub(super) syncing: Syncing,
+    /// Held by whoever removes or replaces segments. Taken before any other lock.
+    pub(super) reshaping: Mutex<()>,
     failed: OnceLock<String>,
     deleted: AtomicBool,
     watch: Watch,
@@ -179,6 +181,7 @@ impl PartitionLog {
             epochs: RwLock::new(parts.epochs),
             epochs_dirty: AtomicBool::new(parts.dirty),
             syncing: Syncing::new(parts.synced, parts.tidy, parts.rested, parts.now, parts.dir_dirty),
+            reshaping: Mutex::default(),
             failed: OnceLock::new(),
             deleted: AtomicBool::new(false),
             watch: Watch::default(),

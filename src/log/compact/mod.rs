@@ -62,8 +62,6 @@ pub(super) struct Compaction {
     cleaned: AtomicI64,
     /// That is to be written down.
     cleaned_moved: AtomicBool,
-    /// Held while the partition is cleaned.
-    running: Mutex<()>,
     /// Not to be cleaned before this time.
     blocked_until: AtomicI64,
     /// Files of segments that were replaced, and when they go.
@@ -75,7 +73,6 @@ impl Default for Compaction {
         Self {
             cleaned: AtomicI64::new(-1),
             cleaned_moved: AtomicBool::new(false),
-            running: Mutex::new(()),
             blocked_until: AtomicI64::new(i64::MIN),
             deletions: Mutex::default(),
         }

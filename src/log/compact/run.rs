@@ -126,13 +126,13 @@ impl PartitionLog {
 
     /// Cleans what can be cleaned of the log, dirty enough or not; waits for nothing but a cleaning of the same log.
     pub fn compact(&self, settings: &CompactSettings, now: Millis, pace: Pace<'_>) -> Result<Cleaned, CleanError> {
-        let _running = self.compaction.running.lock();
+        let _alone = self.reshaping.lock();
         self.compact_alone(settings, now, pace)
     }
 
     /// `None` if another thread is at it.
     fn compact_if_idle(&self, settings: &CompactSettings, now: Millis, pace: Pace<'_>) -> Option<Result<Cleaned, CleanError>> {
-        let _running = self.compaction.running.try_lock()?;
+        let _alone = self.reshaping.try_lock()?;
         Some(self.compact_alone(settings, now, pace))
     }
 
