@@ -161,6 +161,8 @@ fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, s
         recovery_threads: config.num_recovery_threads_per_data_dir,
         checkpoint_interval_ms: config.log_flush_offset_checkpoint_interval_ms,
         min_free_bytes: config.log_dir_min_free_bytes,
+        retention_check_interval_ms: config.log_retention_check_interval_ms,
+        initial_task_delay_ms: config.log_initial_task_delay_ms,
         ..LogSettings::default()
     };
     let logs = Logs::lock(disk.clone(), settings).context("take the data directories (log.dirs)")?;

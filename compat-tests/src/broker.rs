@@ -65,6 +65,8 @@ impl Broker {
             ("listeners".into(), "PLAINTEXT://127.0.0.1:0".into()),
             ("http.listeners".into(), "127.0.0.1:0".into()),
             ("log.dirs".into(), data.display().to_string()),
+            // What tests write is often old by its timestamps.
+            ("log.retention.ms".into(), "-1".into()),
         ]);
         all.extend(options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         let started = spawn(&all, temp.path())?;

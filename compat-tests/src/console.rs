@@ -18,7 +18,15 @@ const NULL: &str = "<null>";
 /// # Errors
 /// If it fails, with what it said.
 pub fn topics(bootstrap: &str, args: &[&str]) -> Result<String> {
-    let mut command = tools::java("org.apache.kafka.tools.TopicCommand")?;
+    tool("TopicCommand", bootstrap, args)
+}
+
+/// A tool of Apache Kafka, by the name of its class, with `args`; what it printed.
+///
+/// # Errors
+/// If it fails, with what it said.
+pub fn tool(class: &str, bootstrap: &str, args: &[&str]) -> Result<String> {
+    let mut command = tools::java(&format!("org.apache.kafka.tools.{class}"))?;
     let output = run(command.args(["--bootstrap-server", bootstrap]).args(args), &[], WAIT)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -3,6 +3,7 @@
 //! Dispatch, ApiVersions, metric labels and README's table all come from [`APIS`]. A handler gets a [`Request`] whose body has the
 //! shape that its [`Api`] declares, so the codec crate decodes it in bounded memory.
 
+pub mod alter_configs;
 pub mod api_versions;
 pub mod context;
 mod convert;
@@ -10,15 +11,18 @@ mod coordinated;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_groups;
+pub mod delete_records;
 pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
+pub mod describe_log_dirs;
 pub mod describe_topic_partitions;
 pub mod fetch;
 pub mod fetch_session;
 pub mod find_coordinator;
 pub mod heartbeat;
+pub mod incremental_alter_configs;
 pub mod init_producer_id;
 pub mod join_group;
 pub mod leave_group;
@@ -31,6 +35,7 @@ pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod request;
+mod resources;
 pub mod sync_group;
 
 use crate::{
@@ -106,11 +111,15 @@ pub static APIS: &[&Api] = &[
     &api_versions::API,
     &create_topics::API,
     &delete_topics::API,
+    &delete_records::API,
     &init_producer_id::API,
     &offset_for_leader_epoch::API,
     &describe_configs::API,
+    &alter_configs::API,
+    &describe_log_dirs::API,
     &create_partitions::API,
     &delete_groups::API,
+    &incremental_alter_configs::API,
     &offset_delete::API,
     &describe_cluster::API,
     &describe_topic_partitions::API,

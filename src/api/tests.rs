@@ -157,6 +157,46 @@ fn describe_configs() {
 }
 
 #[test]
+fn delete_records() {
+    use messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+    shape_holds(&delete_records::API, |_| {
+        let partitions = [0, 3].map(|index| DeleteRecordsPartition::default().with_partition_index(index).with_offset(1 << 40));
+        let topics = ["a", "bc"].map(|name| DeleteRecordsTopic::default().with_name(topic(name)).with_partitions(partitions.to_vec()));
+        messages::DeleteRecordsRequest::default().with_topics(topics.into()).with_timeout_ms(9)
+    });
+}
+
+#[test]
+fn alter_configs() {
+    use messages::alter_configs_request::{AlterConfigsResource, AlterableConfig};
+    shape_holds(&alter_configs::API, |_| {
+        let configs = [None, Some(text("v"))].map(|value| AlterableConfig::default().with_name(text("k")).with_value(value));
+        let of = |name| AlterConfigsResource::default().with_resource_type(2).with_resource_name(text(name)).with_configs(configs.to_vec());
+        messages::AlterConfigsRequest::default().with_resources(["a", "bc"].map(of).into()).with_validate_only(true)
+    });
+}
+
+#[test]
+fn incremental_alter_configs() {
+    use messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+    shape_holds(&incremental_alter_configs::API, |_| {
+        let config = |value| AlterableConfig::default().with_name(text("k")).with_config_operation(1).with_value(value);
+        let configs = [None, Some(text("v"))].map(config);
+        let of = |name| AlterConfigsResource::default().with_resource_type(2).with_resource_name(text(name)).with_configs(configs.to_vec());
+        messages::IncrementalAlterConfigsRequest::default().with_resources(["a", "bc"].map(of).into()).with_validate_only(true)
+    });
+}
+
+#[test]
+fn describe_log_dirs() {
+    use messages::describe_log_dirs_request::DescribableLogDirTopic;
+    let topics = ["a", "bc"].map(|name| DescribableLogDirTopic::default().with_topic(topic(name)).with_partitions(vec![0, 3]));
+    for topics in [None, Some(topics.to_vec())] {
+        shape_holds(&describe_log_dirs::API, |_| messages::DescribeLogDirsRequest::default().with_topics(topics.clone()));
+    }
+}
+
+#[test]
 fn create_partitions() {
     use messages::create_partitions_request::{CreatePartitionsAssignment, CreatePartitionsTopic};
     shape_holds(&create_partitions::API, |_| {

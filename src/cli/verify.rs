@@ -1,12 +1,18 @@
 //! `highwater verify`: checks a whole data directory that no broker uses, and says what is wrong and where. Changes nothing.
 
-use crate::log::{
-    inspect::{self, Severity},
-    io::RealDisk,
+use crate::{
+    cluster::journal::{JOURNAL, Journal},
+    log::{
+        inspect::{self, Finding, Severity},
+        io::RealDisk,
+    },
 };
 use anyhow::{Context as _, bail};
 use clap::Args;
-use std::{path::PathBuf, thread};
+use std::{
+    path::{Path, PathBuf},
+    thread,
+};
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
@@ -15,10 +21,23 @@ pub struct VerifyArgs {
     pub dir: PathBuf,
 }
 
+/// What is wrong with the metadata journal, if there's one in this directory.
+fn metadata(dir: &Path) -> Option<Finding> {
+    let (severity, what) = match Journal::check(&RealDisk, dir) {
+        Ok(Some(replay)) if replay.cut_bytes > 0 => {
+            (Severity::Note, format!("{} bytes of an unfinished change at the end; the next start cuts them off", replay.cut_bytes))
+        }
+        Ok(_) => return None,
+        Err(error) => (Severity::Wrong, error.to_string()),
+    };
+    Some(Finding { severity, path: dir.join(JOURNAL), what })
+}
+
 /// Fails if something is wrong, or the directory is in use.
 pub fn run(args: &VerifyArgs) -> anyhow::Result<()> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let verified = inspect::verify(&RealDisk, &args.dir, threads).with_context(|| format!("verify {}", args.dir.display()))?;
+    let mut verified = inspect::verify(&RealDisk, &args.dir, threads).with_context(|| format!("verify {}", args.dir.display()))?;
+    verified.findings.extend(metadata(&args.dir));
     verified.findings.iter().for_each(|finding| println!("{finding}"));
     let wrong = verified.findings.iter().filter(|finding| finding.severity == Severity::Wrong).count();
     println!(

@@ -323,30 +323,6 @@ impl Image {
         assignments.iter().map(assigned).collect()
     }
 
-    /// Sets (`Some`) and unsets (`None`) configs of a topic; all or none.
-    pub fn decide_alter_topic_config(
-        &self,
-        defaults: &TopicDefaults,
-        name: &str,
-        changes: &[(String, Option<String>)],
-    ) -> Decision<Result<Arc<Topic>, AdminError>> {
-        let decide = || {
-            let topic = self.topic(name).ok_or(AdminError::UnknownTopic)?;
-            let mut overrides = topic.overrides.clone();
-            for (key, value) in changes {
-                match value {
-                    Some(value) => overrides.insert(key.clone(), value.clone()),
-                    None => overrides.remove(key),
-                };
-            }
-            let config = Arc::new(defaults.resolve(&overrides)?);
-            Ok(Arc::new(Topic { overrides, config, ..Topic::clone(topic) }))
-        };
-        let reply = decide();
-        let record = |topic: &Arc<Topic>| Record::Overrides { id: topic.id, overrides: topic.overrides.clone() };
-        Decision { records: reply.iter().map(record).collect(), reply }
-    }
-
     /// Gives out the next block of producer ids, never to be given out again; `None` when there are no more.
     pub fn decide_producer_ids(&self) -> Decision<Option<std::ops::Range<i64>>> {
         let next = self.next_producer_id.checked_add(PRODUCER_ID_BLOCK);

@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-const JOURNAL: &str = "highwater-metadata.journal";
+pub const JOURNAL: &str = "highwater-metadata.journal";
 const SNAPSHOT: &str = "highwater-metadata.snapshot";
 const JOURNAL_MAGIC: [u8; 4] = *b"HWMJ";
 const SNAPSHOT_MAGIC: [u8; 4] = *b"HWMS";
@@ -71,6 +71,31 @@ pub struct Journal {
     poisoned: Option<String>,
 }
 
+/// Takes in the changes of a journal file's bytes after `sequence`; where the last whole one ends.
+fn take_frames(path: &Path, bytes: &[u8], sequence: &mut u64, records: &mut Vec<Record>) -> Result<usize, JournalError> {
+    check_file_header(path, bytes, JOURNAL_MAGIC)?;
+    let mut position = FILE_HEADER_BYTES;
+    while let Some(rest) = bytes.get(position..).filter(|rest| !rest.is_empty()) {
+        let Some(frame) = Frame::read(rest) else {
+            if find_frame(rest.get(1..).unwrap_or_default()) {
+                return Err(JournalError::Broken { path: path.to_owned(), position: position as u64 });
+            }
+            break;
+        };
+        position = position.saturating_add(frame.bytes);
+        // Of changes that the snapshot has, the file was not yet emptied when the broker stopped.
+        if frame.sequence <= *sequence {
+            continue;
+        }
+        if frame.sequence != sequence.saturating_add(1) {
+            return Err(JournalError::Gap { path: path.to_owned(), last: *sequence, found: frame.sequence });
+        }
+        frame.decode(path, records)?;
+        *sequence = frame.sequence;
+    }
+    Ok(position)
+}
+
 impl Journal {
     /// Whether a directory has a journal or its snapshot.
     pub fn is_in(disk: &dyn Disk, dir: &Path) -> bool {
@@ -105,19 +130,7 @@ impl Journal {
         if unfinished || (bytes.len() <= header.len() && bytes.iter().all(|byte| *byte == 0)) {
             return Ok(self.start_file()?);
         }
-        check_file_header(path, &bytes, JOURNAL_MAGIC)?;
-        let mut position = FILE_HEADER_BYTES;
-        while let Some(rest) = bytes.get(position..).filter(|rest| !rest.is_empty()) {
-            let Some(frame) = Frame::read(rest) else {
-                if find_frame(rest.get(1..).unwrap_or_default()) {
-                    return Err(JournalError::Broken { path: path.to_owned(), position: position as u64 });
-                }
-                break;
-            };
-            self.take_frame(path, &frame, &mut replay.records)?;
-            position = position.saturating_add(frame.bytes);
-        }
-        self.end = position as u64;
+        self.end = take_frames(path, &bytes, &mut self.sequence, &mut replay.records)? as u64;
         replay.cut_bytes = len.saturating_sub(self.end);
         if replay.cut_bytes > 0 {
             self.file.set_len(self.end)?;
@@ -126,17 +139,23 @@ impl Journal {
         Ok(())
     }
 
-    fn take_frame(&mut self, path: &Path, frame: &Frame<'_>, records: &mut Vec<Record>) -> Result<(), JournalError> {
-        // Of changes that the snapshot has, the file was not yet emptied when the broker stopped.
-        if frame.sequence <= self.sequence {
-            return Ok(());
+    /// Reads the journal in `dir` as [`Journal::open`] does, and changes nothing; `None` if there is none.
+    pub fn check(disk: &dyn Disk, dir: &Path) -> Result<Option<Replay>, JournalError> {
+        let (snapshot, path) = (dir.join(SNAPSHOT), dir.join(JOURNAL));
+        if !disk.exists(&snapshot) && !disk.exists(&path) {
+            return Ok(None);
         }
-        if frame.sequence != self.sequence.saturating_add(1) {
-            return Err(JournalError::Gap { path: path.to_owned(), last: self.sequence, found: frame.sequence });
+        let (mut replay, mut sequence) = (Replay::default(), 0);
+        if disk.exists(&snapshot) {
+            sequence = read_snapshot(&snapshot, &disk.read(&snapshot)?, &mut replay.records)?;
         }
-        frame.decode(path, records)?;
-        self.sequence = frame.sequence;
-        Ok(())
+        let bytes = if disk.exists(&path) { disk.read(&path)? } else { Vec::new() };
+        if bytes.len() <= FILE_HEADER_BYTES && (file_header(JOURNAL_MAGIC).starts_with(&bytes) || bytes.iter().all(|byte| *byte == 0)) {
+            return Ok(Some(replay));
+        }
+        let end = take_frames(&path, &bytes, &mut sequence, &mut replay.records)?;
+        replay.cut_bytes = bytes.len().saturating_sub(end) as u64;
+        Ok(Some(replay))
     }
 
     fn start_file(&mut self) -> io::Result<()> {

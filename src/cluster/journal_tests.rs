@@ -9,7 +9,18 @@ use proptest::{collection::vec, prelude::*};
 const DIR: &str = "/meta";
 
 fn open(disk: &MemoryDisk) -> Result<(Journal, Replay), JournalError> {
-    Journal::open(Arc::new(disk.clone()), Path::new(DIR))
+    // Whoever looks without opening sees the same.
+    let checked = Journal::check(disk, Path::new(DIR));
+    let opened = Journal::open(Arc::new(disk.clone()), Path::new(DIR));
+    match (&checked, &opened) {
+        (Ok(Some(checked)), Ok((_, opened))) => assert_eq!((&checked.records, checked.cut_bytes), (&opened.records, opened.cut_bytes)),
+        (Ok(None), Ok((_, opened))) => assert!(opened.records.is_empty() && opened.cut_bytes == 0),
+        (Err(checked), Err(opened)) => assert_eq!(checked.to_string(), opened.to_string()),
+        (Err(checked), Ok(_)) => panic!("{checked}, and yet it opens"),
+        (Ok(_), Err(JournalError::Io(_))) => {}
+        (Ok(_), Err(opened)) => panic!("only an opening sees that {opened}"),
+    }
+    opened
 }
 
 fn path(file: &str) -> PathBuf {

@@ -10,6 +10,7 @@
 
 pub mod admin;
 pub mod adopt;
+pub mod alter_configs;
 pub mod image;
 pub mod journal;
 pub mod meta;
@@ -18,6 +19,7 @@ mod shell;
 
 pub use admin::{AdminError, MorePartitions, NewTopic};
 pub use adopt::{FoundPartition, Verdict};
+pub use alter_configs::{ConfigChange, ConfigOp, TopicChange};
 pub use image::{Broker, Image, PartitionState, Topic};
 pub use record::Record;
 pub use shell::{Change, Cluster, ClusterError, Publisher};

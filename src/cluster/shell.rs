@@ -5,6 +5,7 @@
 use super::{
     admin::{AdminError, Decision, MorePartitions, NewTopic, Settings},
     adopt::{FoundPartition, Verdict},
+    alter_configs::{ConfigChange, ConfigOp, TopicChange},
     image::{Broker, Image, Topic},
     journal::{Journal, JournalError},
     meta::{self, MetaError},
@@ -181,14 +182,20 @@ impl Cluster {
         changes: &[(String, Option<String>)],
         validate_only: bool,
     ) -> Result<Arc<Topic>, AdminError> {
+        let op = |value: &Option<String>| value.clone().map_or(ConfigOp::Delete, ConfigOp::Set);
+        let change = ConfigChange::Incremental(changes.iter().map(|(key, value)| (key.clone(), op(value))).collect());
+        let replies = self.alter_topics(&[TopicChange { name: name.to_owned(), change }], validate_only);
+        replies.into_iter().next().unwrap_or(Err(AdminError::UnknownTopic))
+    }
+
+    /// Changes the configs of some topics, each of which is named once. The answers are the topics as they are then.
+    pub fn alter_topics(&self, changes: &[TopicChange], validate_only: bool) -> Replies {
         let mut journal = self.journal.lock();
-        let Decision { records, reply } = self.look().decide_alter_topic_config(&self.settings.topic_defaults, name, changes);
+        let decision = self.look().decide_alter_topics(&self.settings.topic_defaults, changes);
         if validate_only {
-            return reply;
+            return decision.reply;
         }
-        let decision = Decision { records, reply: vec![reply] };
-        let (mut replies, _) = self.enact(&mut journal, decision, |topic| Change::Configured { topic });
-        replies.pop().unwrap_or(Err(AdminError::UnknownTopic))
+        self.enact(&mut journal, decision, |topic| Change::Configured { topic }).0
     }
 
     /// A producer id that no one has had, and no one will. Blocks on the disk for one in a thousand.

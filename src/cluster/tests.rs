@@ -138,6 +138,8 @@ proptest! {
         let copy = Image::clone(&image);
         let settings = Settings { num_partitions: 1, default_replication_factor: 1, topic_defaults: Arc::new(TopicDefaults::default()) };
         let id = TopicId(uuid::Uuid::from_u128(7));
+        let retention = ("retention.ms".to_owned(), ConfigOp::Set("1".to_owned()));
+        let change = [TopicChange { name: name.clone(), change: ConfigChange::Incremental(vec![retention]) }];
         let more = [MorePartitions { name: name.clone(), count, assignments: None }];
         let decided = || {
             let ids: Vec<TopicId> = image.topics().map(|topic| topic.id).collect();
@@ -145,7 +147,7 @@ proptest! {
                 image.decide_create_topics(&settings, &[named(&name)], &[id]),
                 image.decide_delete_topics(&ids),
                 image.decide_create_partitions(&more),
-                image.decide_alter_topic_config(&settings.topic_defaults, &name, &[("retention.ms".to_owned(), Some("1".to_owned()))]),
+                image.decide_alter_topics(&settings.topic_defaults, &change),
                 image.decide_producer_ids(),
                 image.decide_broker_started(true),
             )

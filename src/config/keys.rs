@@ -316,18 +316,18 @@ pub static KEYS: &[Key] = &[
         None,
         Any,
         High,
-        "How long a closed segment is kept; -1 for ever. Unset: log.retention.minutes. Not in effect yet.",
+        "A segment whose newest record is older than this goes; -1 keeps all for ever. Unset: log.retention.minutes.",
     )
     .dynamic(),
-    Key::new("log.retention.minutes", Int, None, Any, High, "log.retention.ms in minutes. Unset: log.retention.hours. Not in effect yet."),
-    Key::new("log.retention.hours", Int, Some("168"), Any, High, "log.retention.ms in hours. Not in effect yet."),
+    Key::new("log.retention.minutes", Int, None, Any, High, "log.retention.ms in minutes. Unset: log.retention.hours."),
+    Key::new("log.retention.hours", Int, Some("168"), Any, High, "log.retention.ms in hours."),
     Key::new(
         "log.retention.bytes",
         Long,
         Some("-1"),
         Any,
         High,
-        "How large a partition grows before its oldest segments go; -1 for no bound. Not in effect yet.",
+        "How large a partition grows before its oldest segments go; -1 for no bound.",
     )
     .dynamic(),
     Key::new("log.cleaner.enable", Boolean, Some("true"), Any, Medium, "Whether topics whose cleanup.policy has compact are compacted."),
@@ -370,6 +370,22 @@ pub static KEYS: &[Key] = &[
         "How long compaction waits before it looks again when there's nothing to do.",
     )
     .dynamic(),
+    Key::new(
+        "log.retention.check.interval.ms",
+        Long,
+        Some("300000"),
+        AtLeast(1),
+        Medium,
+        "How often segments are looked for that retention takes.",
+    ),
+    Key::new(
+        "log.initial.task.delay.ms",
+        Long,
+        Some("30000"),
+        AtLeast(0),
+        Low,
+        "How long after the start segments are first looked for that retention takes.",
+    ),
     Key::new(
         "log.cleaner.delete.retention.ms",
         Long,

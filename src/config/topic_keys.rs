@@ -348,7 +348,7 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             Some("-1"),
             Any,
             Medium,
-            "How large a partition grows before its oldest segments go; -1 for no bound. Not in effect yet.",
+            "How large a partition grows before its oldest segments go; -1 for no bound.",
         ),
         from!("log.retention.bytes"),
     ),
@@ -359,7 +359,7 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             Some("604800000"),
             AtLeast(-1),
             Medium,
-            "How long a closed segment is kept; -1 for ever. Not in effect yet.",
+            "A segment whose newest record is older than this goes; -1 keeps all for ever.",
         ),
         &[("log.retention.ms", Unit::Same), ("log.retention.minutes", Unit::Minutes), ("log.retention.hours", Unit::Hours)],
     ),
@@ -448,6 +448,8 @@ pub enum InvalidTopicConfig {
     Unknown(String),
     #[error(transparent)]
     Value(#[from] InvalidValue),
+    #[error("Can't {op} to key {key} because its type is not LIST.")]
+    NotAList { op: &'static str, key: String },
     #[error("conflict topic config setting min.compaction.lag.ms ({min}) > max.compaction.lag.ms ({max})")]
     CompactionLags { min: i64, max: i64 },
     #[error("Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.")]

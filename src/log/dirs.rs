@@ -38,7 +38,7 @@ type Offsets = HashMap<TopicPartition, Offset>;
 pub(super) struct Checkpoints {
     /// Everything below is durable.
     pub recovery_points: Offsets,
-    /// Only those that lie above their first segment's start.
+    /// Only those that no segment's name tells.
     pub log_starts: Offsets,
     pub high_watermarks: Offsets,
     /// Where compaction last ended.
@@ -57,6 +57,10 @@ impl DataDir {
             _ => e.into(),
         })?;
         let clean = disk.exists(&path.join(CLEAN_FILE));
+        if !clean {
+            // A killed process may have left names that a power loss would take back, after this one has gone by them.
+            disk.sync_dir(path)?;
+        }
         let read = |name| -> Result<Offsets, LogError> {
             let file = path.join(name);
             let Some(bytes) = optional(disk.read(&file))? else { return Ok(Offsets::new()) };
@@ -122,6 +126,13 @@ impl DataDir {
     /// Replaces the files whose contents change.
     pub fn write_checkpoints(&self, new: Checkpoints) -> Result<(), LogError> {
         self.replace(&mut self.checkpoints.lock(), new)
+    }
+
+    /// Replaces the log starts, durably, if they changed.
+    pub fn write_log_starts(&self, log_starts: Offsets) -> Result<(), LogError> {
+        let mut checkpoints = self.checkpoints.lock();
+        let new = Checkpoints { log_starts, ..checkpoints.clone() };
+        self.replace(&mut checkpoints, new)
     }
 
     fn replace(&self, old: &mut Checkpoints, new: Checkpoints) -> Result<(), LogError> {

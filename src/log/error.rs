@@ -78,6 +78,29 @@ pub enum LogError {
     Io(#[from] io::Error),
 }
 
+/// Why records were not deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteRecordsError {
+    #[error("records of the partition can not be deleted: its cleanup.policy is without delete")]
+    Policy,
+    #[error("offset {before} is outside of 0 to the high watermark ({high_watermark})")]
+    OutOfRange { before: Offset, high_watermark: Offset },
+    #[error("the partition is offline: {0}")]
+    Offline(String),
+    #[error("write the logs' start offsets: {0}")]
+    Checkpoint(String),
+}
+
+impl From<&DeleteRecordsError> for ErrorCode {
+    fn from(error: &DeleteRecordsError) -> Self {
+        match error {
+            DeleteRecordsError::Policy => Self::PolicyViolation,
+            DeleteRecordsError::OutOfRange { .. } => Self::OffsetOutOfRange,
+            DeleteRecordsError::Offline(_) | DeleteRecordsError::Checkpoint(_) => Self::KafkaStorageError,
+        }
+    }
+}
+
 /// Why a read got nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {

@@ -46,6 +46,7 @@ pub enum Stage {
     Swap,
 }
 
+pub const DELETED_SUFFIX: &str = ".deleted";
 pub const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
 pub const METADATA_FILE: &str = "partition.metadata";
 pub const RECOVERY_POINTS_FILE: &str = "recovery-point-offset-checkpoint";
@@ -70,7 +71,7 @@ impl Stage {
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Live => "",
-            Self::Deleted => ".deleted",
+            Self::Deleted => DELETED_SUFFIX,
             Self::Cleaned => ".cleaned",
             Self::Swap => ".swap",
         }

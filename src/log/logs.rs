@@ -41,6 +41,10 @@ pub struct LogSettings {
     pub producer_id_expiration_check_interval_ms: i64,
     /// `log.flush.offset.checkpoint.interval.ms`
     pub checkpoint_interval_ms: i64,
+    /// `log.retention.check.interval.ms`
+    pub retention_check_interval_ms: i64,
+    /// `log.initial.task.delay.ms`: how long after the start retention is looked at first.
+    pub initial_task_delay_ms: i64,
     /// `num.recovery.threads.per.data.dir`, for all directories together.
     pub recovery_threads: usize,
     /// `log.dir.min.free.bytes`: appends leave so much room in each directory; 0 is off.
@@ -55,6 +59,8 @@ impl Default for LogSettings {
             producer_id_expiration_ms: 86_400_000,
             producer_id_expiration_check_interval_ms: 600_000,
             checkpoint_interval_ms: 60_000,
+            retention_check_interval_ms: 300_000,
+            initial_task_delay_ms: 30_000,
             recovery_threads: 2,
             min_free_bytes: 0,
         }
@@ -98,6 +104,8 @@ pub struct Logs {
     /// One creation at a time, so that each sees how loaded the directories are.
     creating: Mutex<()>,
     chores: Mutex<Chores>,
+    /// One writes checkpoints at a time: none may replace a later one.
+    pub(super) checkpointing: Mutex<()>,
 }
 
 /// What is done now and then.
@@ -107,6 +115,8 @@ struct Chores {
     deletions: Vec<(Millis, PathBuf)>,
     checkpointed: Option<Millis>,
     expired: Option<Millis>,
+    /// When retention is looked at next.
+    retention_due: Option<Millis>,
     /// Partitions at rest whose recovery point is to be brought to their end, a few at a tick.
     resting: Vec<Arc<PartitionLog>>,
 }
@@ -123,7 +133,15 @@ impl Logs {
             return Err(LogError::NoDirectory);
         }
         let dirs = settings.dirs.iter().map(|dir| DataDir::lock(&disk, dir)).collect::<Result<_, _>>()?;
-        Ok(Self { disk, settings, dirs, partitions: RwLock::default(), creating: Mutex::default(), chores: Mutex::default() })
+        Ok(Self {
+            disk,
+            settings,
+            dirs,
+            partitions: RwLock::default(),
+            creating: Mutex::default(),
+            chores: Mutex::default(),
+            checkpointing: Mutex::default(),
+        })
     }
 
     /// Whether the last process stopped cleanly, or there was none: every directory has the mark or holds no partitions.
@@ -350,8 +368,8 @@ impl Logs {
         dir.parent().map_or(Ok(()), |parent| Ok(self.disk.sync_dir(parent)?))
     }
 
-    /// What is due: directories of deleted partitions go; what was rolled, or is older than `flush.ms`, becomes durable; at their intervals
-    /// partitions at rest become durable, checkpoints are written and idle producers forgotten.
+    /// What is due: directories of deleted partitions and files of removed segments go; what was rolled, or is older than `flush.ms`, becomes durable; at their intervals
+    /// retention is looked at, partitions at rest become durable, checkpoints are written and idle producers forgotten.
     pub fn tick(&self, now: Millis) {
         let mut chores = self.chores.lock();
         let (due, later) = std::mem::take(&mut chores.deletions).into_iter().partition(|(due, _)| *due <= now);
@@ -364,6 +382,17 @@ impl Logs {
         let mut moved = false;
         for log in &partitions {
             moved |= sync_what_is_due(log, now) | log.compaction.take_moved();
+            log.empty_trash(now);
+        }
+        if chores.retention_due.is_none_or(|due| due <= now) {
+            let delay = if chores.retention_due.is_some() {
+                self.settings.retention_check_interval_ms
+            } else {
+                self.settings.initial_task_delay_ms
+            };
+            if chores.retention_due.replace(now.plus(delay)).is_some() {
+                self.retain(now);
+            }
         }
         let since = |at: Option<Millis>| at.map_or(0, |at| now.0.saturating_sub(at.0));
         let is_time = since(chores.checkpointed) >= self.settings.checkpoint_interval_ms;
@@ -390,14 +419,15 @@ impl Logs {
 
     /// Writes where all partitions stand. Only what changed is written.
     pub fn write_checkpoints(&self) -> Result<(), LogError> {
+        let _one_at_a_time = self.checkpointing.lock();
         let mut all: Vec<Checkpoints> = self.dirs.iter().map(|_| Checkpoints::default()).collect();
         for held in self.partitions.read().values() {
             let Some(into) = all.get_mut(held.dir) else { continue };
             let (topic, marks) = (held.log.topic(), held.log.watermarks());
             into.recovery_points.insert(topic.clone(), held.log.recovery_point());
             into.high_watermarks.insert(topic.clone(), marks.high_watermark);
-            if held.log.first_segment() < marks.log_start {
-                into.log_starts.insert(topic.clone(), marks.log_start);
+            if let Some(start) = held.log.log_start_to_checkpoint() {
+                into.log_starts.insert(topic.clone(), start);
             }
             if let Some(cleaned) = held.log.compaction.cleaned() {
                 into.cleaned.insert(topic.clone(), cleaned);
@@ -490,11 +520,6 @@ impl PartitionLog {
     /// Where checking begins after a crash: at or below what is durable.
     pub fn recovery_point(&self) -> Offset {
         self.syncing.recovery_point()
-    }
-
-    /// Where the first segment begins: at or below the log's start.
-    fn first_segment(&self) -> Offset {
-        self.segments.load().first().map_or(Offset(0), |segment| segment.base())
     }
 
     fn has_rolled(&self) -> bool {

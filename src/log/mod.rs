@@ -1,7 +1,7 @@
 //! The partitions' logs: append-only segments in Apache Kafka's own file formats.
 //!
 //! [`Logs`] are all partitions of this broker in their data directories, [`PartitionLog`] is one. `model`, `index`, `checkpoints`, `files`,
-//! `epochs`, `producer_state`, `txn_index` and `validate` are pure; the rest moves bytes through [`io::Disk`]. Nothing here reads a clock,
+//! `epochs`, `producer_state`, `retention`, `txn_index` and `validate` are pure; the rest moves bytes through [`io::Disk`]. Nothing here reads a clock,
 //! knows the wire protocol or starts a task.
 
 pub mod error;
@@ -15,6 +15,7 @@ pub mod index;
 pub mod inspect;
 pub mod model;
 pub mod producer_state;
+pub mod retention;
 pub mod txn_index;
 pub mod validate;
 pub mod watch;
@@ -30,6 +31,7 @@ mod rounds;
 mod scan;
 mod segment;
 mod sync;
+mod trim;
 
 #[cfg(test)]
 mod model_tests;
@@ -40,7 +42,7 @@ mod tests;
 
 pub use compact::{CleanError, Cleaned, CompactSettings, Compactor};
 pub use dir_info::DirInfo;
-pub use error::{AppendError, LogError, ReadError, RecordError};
+pub use error::{AppendError, DeleteRecordsError, LogError, ReadError, RecordError};
 pub use health::DirStatus;
 pub use logs::{FoundPartition, LogSettings, Logs, PartitionSpec};
 pub use model::Watermarks;

@@ -5,8 +5,10 @@
 //! aborted transactions by their list. Method: random operations from a seed on two partitions. `SIM_SEED=n cargo test --lib
 //! log::model_tests` replays one seed, `SIM_SEEDS=n` runs more of them.
 
+mod removal;
+
 use super::{
-    files::{self, Kind},
+    files::{self, Kind, Stage},
     io::{
         Disk,
         sim::{Random, SimDisk},
@@ -52,7 +54,9 @@ struct Producer {
 
 #[derive(Clone, Default)]
 struct Model {
+    /// Those below `log_start` too: producers are known by them.
     records: BTreeMap<i64, Record>,
+    log_start: i64,
     log_end: i64,
     /// Below it all must survive a power loss.
     durable: i64,
@@ -99,6 +103,9 @@ impl World {
             segment_ms: [i64::MAX, 2_000][random.below(2) as usize],
             message_timestamp_type: if random.one_in(4) { TimestampType::LogAppendTime } else { TimestampType::CreateTime },
             message_timestamp_after_max_ms: i64::MAX,
+            retention_ms: [-1, 0, 10_000, 60_000][random.below(4) as usize],
+            retention_bytes: [-1, -1, 0, 9_000][random.below(4) as usize],
+            file_delete_delay_ms: [0, 60_000][random.below(2) as usize],
             ..TopicConfig::default()
         };
         Self {
@@ -121,6 +128,8 @@ impl World {
             dirs: vec!["/a".into(), "/b".into()],
             producer_id_expiration_ms: i64::MAX,
             recovery_threads: 1,
+            // The model says when.
+            initial_task_delay_ms: i64::MAX,
             ..LogSettings::default()
         };
         let logs = Logs::lock(Arc::new(self.disk.clone()), settings).unwrap();
@@ -152,7 +161,7 @@ impl World {
     fn step(&mut self) {
         self.now = self.now.plus(self.random.below(1_500) as i64);
         let partition = self.random.below(2) as usize;
-        match self.random.below(108) {
+        match self.random.below(115) {
             0..=29 => self.append_plain(partition),
             30..=49 => self.append_idempotent(partition),
             50..=64 => self.append_transactional(partition),
@@ -169,10 +178,17 @@ impl World {
             96 => self.crash(true),
             97 => self.crash_while_failing(partition),
             98 => self.damage_index_and_restart(partition),
-            99..=104 => self.compact(partition),
-            105..=106 => self.crash_while_compacting(partition),
-            _ if self.random.one_in(3) => self.replace_topic(),
-            _ => {}
+            99 if self.random.one_in(3) => self.replace_topic(),
+            99 => {}
+            // Compaction has no say in what DeleteRecords hides, nor in what retention counts: each has worlds of its own.
+            100..=114 if self.config.cleanup_compact => match self.random.below(4) {
+                0 => self.crash_while_compacting(partition),
+                1 | 2 => self.compact(partition),
+                _ => {}
+            },
+            100..=106 => self.retain(partition),
+            107..=109 => self.delete_records(),
+            _ => self.crash_while_removing(partition),
         }
     }
 
@@ -297,7 +313,7 @@ impl World {
         for (i, model) in self.models.iter_mut().enumerate() {
             model.durable = model.log_end;
             if !self.bit_turned {
-                check_files(&self.disk, i);
+                check_files(&self.disk, i, Offset(model.log_start));
             }
         }
         if self.random.one_in(2) {
@@ -451,9 +467,10 @@ impl World {
         for partition in 0..2 {
             let log = self.log(partition);
             let marks = log.watermarks();
-            assert_eq!((marks.log_start.0, marks.log_end.0), (0, self.models[partition].log_end));
-            let seen = read_all(&log, Offset(0), Isolation::ReadUncommitted);
-            let expected: Vec<_> = self.models[partition].records.iter().map(|(o, r)| (*o, r.value)).collect();
+            let model = &self.models[partition];
+            assert_eq!((marks.log_start.0, marks.log_end.0), (model.log_start, model.log_end));
+            let seen = read_all(&log, marks.log_start, Isolation::ReadUncommitted);
+            let expected: Vec<_> = model.visible().map(|(o, r)| (*o, r.value)).collect();
             assert_same(&seen.iter().map(|(o, _, v)| (*o, *v)).collect::<Vec<_>>(), &expected);
         }
         for _ in 0..3 {
@@ -470,8 +487,9 @@ impl World {
             let model = &mut self.models[partition];
             let must = if power { model.durable } else { model.log_end };
             assert!(marks.log_end.0 >= must, "{marks:?}: lost what was acknowledged up to {must}");
-            let seen = read_all(&log, Offset(0), Isolation::ReadUncommitted);
-            let mut survived = BTreeMap::new();
+            assert_eq!(marks.log_start.0, model.log_start, "where the log starts");
+            let seen = read_all(&log, marks.log_start, Isolation::ReadUncommitted);
+            let mut survived: BTreeMap<_, _> = model.records.range(..model.log_start).map(|(o, r)| (*o, r.clone())).collect();
             for (offset, timestamp, value) in seen {
                 if let Some(record) = model.records.get(&offset) {
                     assert_eq!((record.timestamp, &record.value), (timestamp, &value), "another record at {offset}");
@@ -511,7 +529,7 @@ impl World {
         let from = self.random.below(model.log_end as u64 + 2) as i64;
         let max = self.random.below(2_000) as usize;
         let read = log.read(Offset(from), max, self.random.one_in(2), Isolation::ReadUncommitted);
-        if from > model.log_end {
+        if from > model.log_end || from < model.log_start {
             assert!(matches!(read, Err(ReadError::OutOfRange { .. })));
             return;
         }
@@ -524,7 +542,7 @@ impl World {
         let seen = read_all(&log, Offset(from), Isolation::ReadUncommitted);
         let expected: Vec<_> = model.records.range(from..).map(|(o, r)| (*o, r.timestamp, r.value)).collect();
         assert_same(&seen, &expected);
-        let stable = model.open_txn.unwrap_or(model.log_end);
+        let stable = model.open_txn.unwrap_or(model.log_end).max(model.log_start);
         assert_eq!(log.watermarks().last_stable.0, stable);
         let committed: Vec<_> = read_all(&log, Offset(from), Isolation::ReadCommitted).into_iter().map(|(o, _, v)| (o, v)).collect();
         let visible = model.records.range(from..stable.max(from)).filter(|(_, r)| !r.txn.is_some_and(|t| model.aborted.contains_key(&t)));
@@ -534,11 +552,11 @@ impl World {
     fn check_time(&mut self, partition: usize) {
         let model = &self.models[partition];
         let target = self.now.0 - self.random.below(40_000) as i64;
-        let expected = model.records.iter().find(|(_, r)| r.timestamp >= target).map(|(o, r)| (*o, r.timestamp));
+        let expected = model.visible().find(|(_, r)| r.timestamp >= target).map(|(o, r)| (*o, r.timestamp));
         let found = self.log(partition).offset_for_time(Millis(target)).unwrap();
         assert_eq!(found.map(|f| (f.offset.0, f.timestamp.0)), expected);
-        let max = model.records.values().map(|r| r.timestamp).max();
-        let expected = model.records.iter().find(|(_, r)| Some(r.timestamp) == max).map(|(o, r)| (*o, r.timestamp));
+        let max = model.visible().map(|(_, r)| r.timestamp).max();
+        let expected = model.visible().find(|(_, r)| Some(r.timestamp) == max).map(|(o, r)| (*o, r.timestamp));
         let found = self.log(partition).offset_of_max_timestamp().unwrap();
         assert_eq!(found.map(|f| (f.offset.0, f.timestamp.0)), expected);
     }
@@ -649,7 +667,7 @@ fn dir_of(disk: &SimDisk, partition: usize) -> PathBuf {
 
 /// What Kafka's DumpLogSegments checks on a closed directory: index entries point at batches that end at their offset, time index entries are
 /// the largest timestamp so far, snapshots can be read; and that no index was forgotten.
-fn check_files(disk: &SimDisk, partition: usize) {
+fn check_files(disk: &SimDisk, partition: usize, log_start: Offset) {
     let dir = dir_of(disk, partition);
     let names = live_files(disk, &dir);
     for (name, base, _) in names.iter().filter(|(_, _, kind)| *kind == Kind::Log) {
@@ -662,7 +680,9 @@ fn check_files(disk: &SimDisk, partition: usize) {
                 (position - batch.len() as u64, *header)
             })
             .collect();
-        if all.is_empty() && *base == Offset(0) {
+        // What is damaged below the log's start nobody reads, and so nobody mends.
+        let is_below_start = all.last().is_some_and(|(header, _)| header.last_offset() < log_start);
+        if all.is_empty() && *base == Offset(0) || is_below_start {
             continue;
         }
         let read = |kind| disk.read(&dir.join(files::name(*base, kind))).unwrap();

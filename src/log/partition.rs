@@ -118,6 +118,8 @@ pub struct PartitionLog {
     pub(super) syncing: Syncing,
     /// Held by whoever removes or replaces segments. Taken before any other lock.
     pub(super) reshaping: Mutex<()>,
+    /// Removed segments whose files are still there, and when they go.
+    pub(super) trash: Mutex<Vec<(Millis, Arc<Segment>)>>,
     failed: OnceLock<String>,
     deleted: AtomicBool,
     watch: Watch,
@@ -182,6 +184,7 @@ impl PartitionLog {
             epochs_dirty: AtomicBool::new(parts.dirty),
             syncing: Syncing::new(parts.synced, parts.tidy, parts.rested, parts.now, parts.dir_dirty),
             reshaping: Mutex::default(),
+            trash: Mutex::default(),
             failed: OnceLock::new(),
             deleted: AtomicBool::new(false),
             watch: Watch::default(),
@@ -317,7 +320,7 @@ impl PartitionLog {
     }
 
     /// The log ends elsewhere now. This broker is the only in-sync replica, so the high watermark goes along.
-    fn move_end(&self, writer: &mut Writer, log_end: Offset, end: Spot, tail: Option<(Offset, Spot)>) {
+    pub(super) fn move_end(&self, writer: &mut Writer, log_end: Offset, end: Spot, tail: Option<(Offset, Spot)>) {
         writer.producers.on_high_watermark(log_end);
         let last_stable = writer.producers.last_stable_offset(log_end);
         let mut ends = self.ends.lock();
@@ -350,7 +353,7 @@ impl PartitionLog {
     }
 
     /// Closes the active segment and begins one at `base`: indexes and the producers' snapshot are written, and made durable with the next sync.
-    fn roll(&self, writer: &mut Writer, base: Offset, now: Millis, config: &TopicConfig) -> io::Result<()> {
+    pub(super) fn roll(&self, writer: &mut Writer, base: Offset, now: Millis, config: &TopicConfig) -> io::Result<()> {
         writer.active.note_end()?;
         writer.active.flush_index()?;
         if !self.syncing.has_rested_at(base) {

@@ -109,6 +109,15 @@ impl PartitionLog {
     /// The batches from the one that holds `from` on, at most `max_bytes` of them. If the first batch is larger than that, it comes alone
     /// with `at_least_one`, and nothing comes without. An offset above the limit of the isolation level but within the log reads nothing.
     pub fn read(&self, from: Offset, max_bytes: usize, at_least_one: bool, isolation: Isolation) -> Result<ReadSlice, ReadError> {
+        self.read_once(from, max_bytes, at_least_one, isolation).map_err(|error| {
+            let marks = self.watermarks();
+            // Its segment's files may have gone away under the read.
+            let is_removed = matches!(error, ReadError::Io(_)) && from < marks.log_start;
+            if is_removed { ReadError::OutOfRange { asked: from, log_start: marks.log_start, log_end: marks.log_end } } else { error }
+        })
+    }
+
+    fn read_once(&self, from: Offset, max_bytes: usize, at_least_one: bool, isolation: Isolation) -> Result<ReadSlice, ReadError> {
         let ends = *self.ends.lock();
         let marks = ends.marks;
         if from < marks.log_start || from > marks.log_end {
@@ -166,21 +175,36 @@ impl PartitionLog {
             if segment.largest()?.is_some_and(|largest| largest.timestamp < target) {
                 return Ok(None);
             }
-            find_time(segment, segment.start_of_time(target)?, end, |timestamp, offset| timestamp >= target && offset >= log_start, target)
+            let wanted = |timestamp, offset| timestamp >= target && offset >= log_start;
+            match find_time(segment, segment.start_of_time(target)?, end, wanted, target) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    segment.mend_index(error)?;
+                    find_time(segment, segment.start_of_time(target)?, end, wanted, target)
+                }
+                found => found,
+            }
         })
         .map_err(ReadError::Io)
     }
 
-    /// The first record with the largest timestamp of all, below the high watermark.
+    /// The first record with the largest timestamp of all, from the log's start up to the high watermark.
     pub fn offset_of_max_timestamp(&self) -> Result<Option<TimedOffset>, ReadError> {
-        let largest = |segment: &Arc<Segment>| Ok(segment.largest()?.map_or(Millis::NONE, |l| l.timestamp));
-        let max = self.segments.load().iter().map(largest).collect::<io::Result<Vec<_>>>().map_err(ReadError::Io)?.into_iter().max();
-        let Some(max) = max.filter(|max| *max > Millis::NONE) else { return Ok(None) };
-        self.offset_for_time(max)
+        let mut max = Millis::NONE;
+        self.search(|segment, end, log_start| {
+            let largest = match segment.largest()? {
+                // The largest of the whole segment may have been deleted.
+                Some(_) if segment.base() < log_start => largest_from(segment, end, log_start)?,
+                largest => largest.map_or(Millis::NONE, |largest| largest.timestamp),
+            };
+            max = max.max(largest);
+            Ok(None::<()>)
+        })
+        .map_err(ReadError::Io)?;
+        if max > Millis::NONE { self.offset_for_time(max) } else { Ok(None) }
     }
 
     /// The first hit in the segments below the high watermark, oldest first; `look` gets each with where its readable batches end.
-    fn search<R>(&self, look: impl Fn(&Segment, u64, Offset) -> io::Result<Option<R>>) -> io::Result<Option<R>> {
+    fn search<R>(&self, mut look: impl FnMut(&Segment, u64, Offset) -> io::Result<Option<R>>) -> io::Result<Option<R>> {
         let ends = *self.ends.lock();
         let segments = self.segments.load();
         let limit = Limit { offset: ends.marks.high_watermark, spot: Some(ends.high) };
@@ -250,6 +274,28 @@ fn aborted_in(segments: &[Arc<Segment>], segment: &Arc<Segment>, from: Offset, e
         }
     }
     Ok(found)
+}
+
+/// The largest timestamp of the records from `from` on, in a segment that begins below it.
+fn largest_from(segment: &Segment, end: u64, from: Offset) -> io::Result<Millis> {
+    let mut max = Millis::NONE;
+    let Some(first) = segment.find(from, end)? else { return Ok(max) };
+    let file = segment.file()?;
+    let mut buf = scan_buffer(end.saturating_sub(first.position));
+    let mut walk = Walk::new(&*file, first.position, end, &mut buf);
+    while let Some(batch) = walk.next_batch()? {
+        if batch.header.base_offset >= from {
+            max = max.max(batch.header.max_timestamp);
+            continue;
+        }
+        let bytes = scan::read_batch(&*file, &batch)?;
+        let records = BatchRecords::open(&bytes, DECOMPRESSED_BYTES_MAX).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        for record in &records {
+            let record = record.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+            max = if record.offset >= from { max.max(record.timestamp) } else { max };
+        }
+    }
+    Ok(max)
 }
 
 /// The first record from `position` on that `wanted` takes, in a batch that reaches `at_least` by its header.

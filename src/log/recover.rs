@@ -6,7 +6,7 @@
 //! that can't be read and on formats that it doesn't know, and then changes nothing.
 
 use super::{
-    LogError, PartitionSpec, checkpoints,
+    LogError, PartitionSpec, checkpoints, compact,
     epochs::Epochs,
     files::{self, EPOCHS_FILE, Kind, METADATA_FILE, Stage},
     health::DirHealth,
@@ -58,7 +58,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     let place =
         Arc::new(Place { disk: Arc::clone(opening.disk), dir: opening.dir.clone(), index_interval, health: Arc::clone(opening.health) });
     let mut listing = place.disk.list(&place.dir)?;
-    if finish_replacements(&place, &listing)? {
+    if compact::finish_replacements(&place, &listing)? {
         listing = place.disk.list(&place.dir)?;
     }
     if !opening.has_metadata {
@@ -66,7 +66,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     }
     let mut recovery = Recovery::new(opening, &place, &listing)?;
     let (log_end, checked_from) = recovery.find_end(opening)?;
-    let log_end = recovery.settle(opening, log_end)?;
+    let log_end = recovery.settle(opening, &listing, log_end)?;
     let first = recovery.segments.first().map_or(log_end, |segment| segment.base());
     let log_start = opening.log_start.unwrap_or(first).max(first).min(log_end);
     recovery.epochs.truncate_from_end(log_end);
@@ -80,7 +80,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     let was_checked = checked_from.is_some();
     let last_stable = recovery.producers.last_stable_offset(log_end).max(log_start);
     // What was checked was written anew, indexes at least, and is not durable.
-    let synced = checked_from.map_or(log_end, |from| from.clamp(log_start, log_end));
+    let synced = checked_from.map_or(log_end, |from| from.clamp(first.min(log_end), log_end));
     let tidy =
         model::segment_of(&recovery.segments, |s| s.base(), synced).and_then(|i| recovery.segments.get(i)).map_or(log_end, |s| s.base());
     Ok(PartitionLog::new(Parts {
@@ -99,55 +99,6 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
         dirty: was_checked,
         dir_dirty: was_checked || !opening.has_metadata,
     })?)
-}
-
-/// Ends what a crash interrupted: a cleaner's complete segments (`.swap`) take the place of those that they cover; what is marked for removal
-/// goes. True if anything changed. Files of `.cleaned` are half-written, and any `.swap` at or above one belongs to a split that wasn't complete.
-fn finish_replacements(place: &Arc<Place>, listing: &[Entry]) -> Result<bool, LogError> {
-    let staged: Vec<_> =
-        listing.iter().filter_map(|e| files::parse(&e.name).map(|(offset, kind, stage)| (&e.name, offset, kind, stage))).collect();
-    if staged.iter().all(|(.., stage)| *stage == Stage::Live) {
-        return Ok(false);
-    }
-    let path = |name: &str| place.dir.join(name);
-    let cleaned_from = staged.iter().filter(|(.., stage)| *stage == Stage::Cleaned).map(|(_, offset, ..)| *offset).min();
-    let is_valid_swap = |offset: Offset| cleaned_from.is_none_or(|from| offset < from);
-    // Swaps that aren't complete go before what tells that they aren't: another crash may end this.
-    for gone in [Stage::Swap, Stage::Cleaned, Stage::Deleted] {
-        for (name, offset, ..) in staged.iter().filter(|(.., stage)| *stage == gone) {
-            if gone != Stage::Swap || !is_valid_swap(*offset) {
-                remove_if_there(&*place.disk, &path(name))?;
-            }
-        }
-    }
-    let swaps: Vec<_> = staged.iter().filter(|(_, offset, _, stage)| *stage == Stage::Swap && is_valid_swap(*offset)).collect();
-    let logs = swaps.iter().filter(|(_, _, kind, _)| *kind == Kind::Log);
-    let from = logs.clone().map(|(_, offset, ..)| *offset).min();
-    let mut to = None;
-    for (name, offset, ..) in logs {
-        to = to.max(Some(end_of_file(&*place.disk.open(&path(name), OpenMode::Read)?, *offset)?));
-    }
-    if let (Some(from), Some(to)) = (from, to) {
-        for (name, ..) in staged.iter().filter(|(_, offset, _, stage)| *stage == Stage::Live && (from..to).contains(offset)) {
-            remove_if_there(&*place.disk, &path(name))?;
-        }
-    }
-    for (name, offset, kind, _) in swaps {
-        place.disk.rename(&path(name), &place.path(*offset, *kind))?;
-    }
-    place.disk.sync_dir(&place.dir)?;
-    Ok(true)
-}
-
-/// The offset after the last batch of a whole log file.
-fn end_of_file(file: &dyn DiskFile, base: Offset) -> Result<Offset, LogError> {
-    let mut buf = scan_buffer(file.len()?);
-    let mut walk = Walk::new(file, 0, file.len()?, &mut buf);
-    let mut end = base;
-    while let Some(batch) = walk.next_batch().map_err(io::Error::from)? {
-        end = batch.header.next_offset();
-    }
-    Ok(end)
 }
 
 /// Writes the topic id. It becomes durable with the first sync.
@@ -466,7 +417,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// A log always has a segment to write to, and never ends below its start.
-    fn settle(&mut self, opening: &Opening<'_>, log_end: Offset) -> Result<Offset, LogError> {
+    fn settle(&mut self, opening: &Opening<'_>, listing: &[Entry], log_end: Offset) -> Result<Offset, LogError> {
         let log_start = opening.log_start.unwrap_or_default();
         let log_end = if log_end < log_start {
             tracing::warn!(partition = %opening.spec.topic, %log_end, %log_start, "removing all segments: they end below the log's start");
@@ -476,14 +427,22 @@ impl<'a> Recovery<'a> {
                 }
             }
             self.epochs.clear();
-            self.producers.reset(log_start);
             log_start
         } else {
             log_end
         };
         if self.segments.is_empty() {
             self.producers.reset(log_end);
-            self.segments.push(Arc::new(Segment::create(Arc::clone(self.place), log_end)));
+            // They speak of records that are gone, and would be believed after the next crash.
+            self.snapshots.clear();
+            snapshots_in(listing).try_for_each(|(at, ..)| remove_if_there(&*self.place.disk, &self.place.path(at, Kind::Snapshot)))?;
+            let segment = Segment::create(Arc::clone(self.place), log_end);
+            if log_end > Offset(0) {
+                // Its name alone tells from now on where the log goes on.
+                segment.file()?;
+                self.place.disk.sync_dir(&self.place.dir)?;
+            }
+            self.segments.push(Arc::new(segment));
         }
         Ok(log_end)
     }
@@ -491,8 +450,7 @@ impl<'a> Recovery<'a> {
     /// Snapshots above the end speak of records that are gone; of the others those at a segment's base stay, and the newest, which is answered.
     fn remove_stray_snapshots(&self, listing: &[Entry], log_end: Offset) -> Option<Offset> {
         let newest = self.snapshots.range(..=log_end).next_back();
-        let named = listing.iter().filter_map(|e| files::parse(&e.name)).filter(|(_, kind, _)| *kind == Kind::Snapshot);
-        for (offset, ..) in named {
+        for (offset, ..) in snapshots_in(listing) {
             let is_base = self.segments.iter().any(|segment| segment.base() == offset);
             if !self.snapshots.contains(&offset) || offset > log_end || !is_base && Some(&offset) != newest {
                 let _ = self.place.disk.remove_file(&self.place.path(offset, Kind::Snapshot));
@@ -500,6 +458,10 @@ impl<'a> Recovery<'a> {
         }
         newest.copied()
     }
+}
+
+fn snapshots_in(listing: &[Entry]) -> impl Iterator<Item = (Offset, Kind, Stage)> + '_ {
+    listing.iter().filter_map(|e| files::parse(&e.name)).filter(|(_, kind, _)| *kind == Kind::Snapshot)
 }
 
 /// The part of a segment's indexes that a snapshot at `point` says was durable; their files are cut to it. If the log disagrees with the offset

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock, atomic::Ordering};
 
 /// So many partitions of a directory sync their own files at once before one sync of the file system for all is cheaper.
-const ALONE_MAX: usize = 8;
+const ALONE_MAX: usize = 16;
 
 /// The rounds of one directory.
 #[derive(Default)]

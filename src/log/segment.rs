@@ -113,6 +113,8 @@ pub struct Segment {
     torn: AtomicBool,
     /// Another segment has, or is about to get, the names of its files: only who holds it already reads it, and it writes to none.
     retired: AtomicBool,
+    /// Its files have the names of removed ones.
+    removed: AtomicBool,
 }
 
 impl Segment {
@@ -135,6 +137,7 @@ impl Segment {
             used: AtomicBool::new(true),
             torn: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
         }
     }
 
@@ -150,6 +153,32 @@ impl Segment {
         &self.place
     }
 
+    fn path(&self, kind: Kind) -> PathBuf {
+        if self.removed.load(Ordering::Acquire) { self.removed_path(kind) } else { self.place.path(self.base, kind) }
+    }
+
+    fn removed_path(&self, kind: Kind) -> PathBuf {
+        self.place.dir.join(files::name(self.base, kind) + files::DELETED_SUFFIX)
+    }
+
+    /// Gives its files the names of removed ones, by which whoever still holds the segment goes on finding them. The batches go first, and
+    /// nothing is durable until the directory is: a crash leaves either all that they need, or no batches.
+    pub fn mark_removed(&self) -> io::Result<()> {
+        // Who opens a file meanwhile waits, and then finds it by its new name.
+        let _index = self.index.write();
+        let _file = self.file.lock();
+        self.removed.store(true, Ordering::Release);
+        for kind in Kind::OF_SEGMENT {
+            optional(self.place.disk.rename(&self.place.path(self.base, kind), &self.removed_path(kind)))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files of a segment that was marked so.
+    pub fn remove_files(&self) -> io::Result<()> {
+        Kind::OF_SEGMENT.into_iter().try_for_each(|kind| remove_if_there(&*self.place.disk, &self.removed_path(kind)))
+    }
+
     /// The log file, opened now if it isn't.
     pub fn file(&self) -> io::Result<Arc<dyn DiskFile>> {
         let mut file = self.file.lock();
@@ -159,7 +188,7 @@ impl Segment {
         if let Some(file) = &*file {
             return Ok(Arc::clone(file));
         }
-        let path = self.place.path(self.base, Kind::Log);
+        let path = self.path(Kind::Log);
         let opened = if self.size() == 0 {
             let new = self.place.disk.open(&path, OpenMode::Create)?;
             if !new.is_empty()? {
@@ -238,7 +267,7 @@ impl Segment {
     /// The files' indexes if they can be trusted, else new ones from the log.
     fn load_index(&self) -> io::Result<Indexes> {
         let aborted = self.load_aborted()?;
-        let read = |kind| optional(self.place.disk.read(&self.place.path(self.base, kind)));
+        let read = |kind| optional(self.place.disk.read(&self.path(kind)));
         let (offsets, times) = (read(Kind::OffsetIndex)?, read(Kind::TimeIndex)?);
         if let (Some(offsets), Some(times)) = (offsets, times) {
             match (OffsetIndex::decode(self.base, &offsets, self.size()), TimeIndex::decode(self.base, &times)) {
@@ -249,7 +278,7 @@ impl Segment {
                     return Ok(Indexes::loaded(good_offsets, good_times, aborted));
                 }
                 (Err(broken), _) | (_, Err(broken)) => {
-                    let segment = self.place.path(self.base, Kind::Log);
+                    let segment = self.path(Kind::Log);
                     tracing::warn!(segment = %segment.display(), %broken, "rebuilding a broken index");
                 }
             }
@@ -263,11 +292,11 @@ impl Segment {
         if from == to {
             return Ok(());
         }
-        self.place.disk.open(&self.place.path(self.base, kind), OpenMode::Write)?.set_len(to as u64)
+        self.place.disk.open(&self.path(kind), OpenMode::Write)?.set_len(to as u64)
     }
 
     fn load_aborted(&self) -> io::Result<Vec<AbortedTxn>> {
-        let Some(bytes) = optional(self.place.disk.read(&self.place.path(self.base, Kind::TxnIndex)))? else { return Ok(Vec::new()) };
+        let Some(bytes) = optional(self.place.disk.read(&self.path(Kind::TxnIndex)))? else { return Ok(Vec::new()) };
         txn_index::decode(&bytes, self.base).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
     }
 
@@ -292,17 +321,22 @@ impl Segment {
     pub fn find(&self, offset: Offset, end: u64) -> io::Result<Option<Found>> {
         match self.find_once(offset, end) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                let segment = self.place.path(self.base, Kind::Log);
-                tracing::warn!(segment = %segment.display(), %error, "rebuilding an index that doesn't fit its log");
-                let mut index = self.index.write();
-                // It isn't there if it could not be loaded: then it isn't rebuilt by halves.
-                let broken = index.clone().ok_or(error)?;
-                *index = Some(self.rebuild_index(broken)?);
-                drop(index);
+                self.mend_index(error)?;
                 self.find_once(offset, end)
             }
             found => found,
         }
+    }
+
+    /// Rebuilds the indexes after a look-up by them met `error` instead of a batch.
+    pub fn mend_index(&self, error: io::Error) -> io::Result<()> {
+        let segment = self.path(Kind::Log);
+        tracing::warn!(segment = %segment.display(), %error, "rebuilding an index that doesn't fit its log");
+        let mut index = self.index.write();
+        // It isn't there if it could not be loaded: then it isn't rebuilt by halves.
+        let broken = index.clone().ok_or(error)?;
+        *index = Some(self.rebuild_index(broken)?);
+        Ok(())
     }
 
     fn find_once(&self, offset: Offset, end: u64) -> io::Result<Option<Found>> {
@@ -397,7 +431,7 @@ impl Segment {
             if *written == Some(bytes.len()) {
                 continue;
             }
-            let path = self.place.path(self.base, kind);
+            let path = self.path(kind);
             if kind == Kind::TxnIndex && bytes.is_empty() {
                 remove_if_there(&*self.place.disk, &path)?;
             } else {
@@ -419,7 +453,7 @@ impl Segment {
             return Ok(());
         }
         for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex] {
-            if let Some(file) = optional(self.place.disk.open(&self.place.path(self.base, kind), OpenMode::Write))? {
+            if let Some(file) = optional(self.place.disk.open(&self.path(kind), OpenMode::Write))? {
                 file.sync()?;
             }
         }

@@ -386,7 +386,8 @@ fn flush_ms_is_kept_by_the_tick() {
 fn a_partition_at_rest_is_not_checked_after_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     {
-        let (logs, log) = open(dir.path(), TopicConfig::default());
+        // Its records are of 1970.
+        let (logs, log) = open(dir.path(), TopicConfig { retention_ms: -1, ..TopicConfig::default() });
         append(&log, batch(1, 3, 10));
         for minute in 0..4 {
             logs.tick(Millis(NOW.0 + minute * 60_000));
@@ -399,4 +400,180 @@ fn a_partition_at_rest_is_not_checked_after_a_kill() {
     let (_logs, log) = open(dir.path(), TopicConfig::default());
     assert_eq!(consume(&log, Offset(0)).len(), 5);
     assert_eq!(log.recovery_point(), Offset(3));
+}
+
+/// Names of a directory's files that end so.
+fn names(dir: &Path, end: &str) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(dir.join("t-0")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name.ends_with(end));
+    names.sort();
+    names
+}
+
+fn read_from(log: &PartitionLog, from: i64) -> Result<ReadSlice, ReadError> {
+    log.read(Offset(from), 50_000, true, Isolation::ReadUncommitted)
+}
+
+#[test]
+fn retention_takes_old_segments_and_a_reader_under_way_keeps_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = TopicConfig { segment_bytes: 1_000, retention_ms: 1_000, file_delete_delay_ms: 60_000, ..TopicConfig::default() };
+    let (logs, log) = open(dir.path(), config.clone());
+    for i in 0..6 {
+        append(&log, batch(NOW.0 + 500 * i, 1, 700));
+    }
+    let under_way = read_from(&log, 0).unwrap();
+    let now = Millis(NOW.0 + 2_001);
+    assert_eq!((logs.retain(now), logs.retain(now)), (3, 0), "two are more than a second old by then, and one is a second and 1 ms");
+    assert_eq!(log.watermarks().log_start, Offset(3));
+    assert_eq!(consume(&log, Offset(3)).len(), 3);
+    assert!(matches!(read_from(&log, 2), Err(ReadError::OutOfRange { log_start: Offset(3), .. })));
+    assert_eq!(names(dir.path(), ".log").first().unwrap(), "00000000000000000003.log");
+    assert_eq!(names(dir.path(), ".log.deleted").len(), 3);
+    assert_eq!(names(dir.path(), ".snapshot").first().unwrap(), "00000000000000000003.snapshot");
+    logs.tick(now.plus(59_999));
+    assert_eq!(names(dir.path(), ".log.deleted").len(), 3);
+    logs.tick(now.plus(60_000));
+    assert!(names(dir.path(), ".deleted").is_empty());
+    assert_eq!(BatchHeader::parse(&under_way.bytes().unwrap()).unwrap().base_offset, Offset(0));
+}
+
+#[test]
+fn an_idle_log_becomes_empty_and_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = TopicConfig { retention_ms: 1_000, ..TopicConfig::default() };
+    let (logs, log) = open(dir.path(), config.clone());
+    append(&log, idempotent(5, 0, 0, 4));
+    let later = Millis(NOW.0 + 10_000);
+    assert_eq!((logs.retain(Millis(NOW.0 + 1_003)), logs.retain(later), logs.retain(later)), (0, 1, 0));
+    let marks = log.watermarks();
+    assert_eq!((marks.log_start, marks.last_stable, marks.log_end, log.size_bytes()), (Offset(4), Offset(4), Offset(4), 0));
+    drop((logs, log));
+    let (logs, log) = open(dir.path(), config.clone());
+    assert!(!logs.was_clean());
+    assert_eq!((log.watermarks(), log.segment_count()), (marks, 1));
+    assert_eq!(names(dir.path(), ".log"), ["00000000000000000004.log"]);
+    assert!(append(&log, idempotent(5, 0, 0, 4)).duplicate, "the producer is known");
+    assert_eq!(append(&log, idempotent(5, 0, 4, 1)).base_offset, Offset(4));
+    logs.close(NOW).unwrap();
+    drop((logs, log));
+    let (_logs, log) = open(dir.path(), config);
+    assert_eq!(consume(&log, Offset(4)).len(), 1);
+}
+
+#[test]
+fn records_without_a_timestamp_age_from_when_they_were_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (logs, log) = open(dir.path(), TopicConfig { retention_ms: 1_000, ..TopicConfig::default() });
+    append(&log, batch(-1, 1, 10));
+    let path = dir.path().join("t-0").join(format!("{FIRST}.log"));
+    let written = std::fs::metadata(path).unwrap().modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let written = written.as_millis() as i64;
+    assert_eq!((logs.retain(Millis(written + 1_000)), logs.retain(Millis(written + 1_001))), (0, 1));
+}
+
+#[test]
+fn retention_is_looked_at_by_the_clock_and_not_while_segments_are_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let (logs, log) = open(dir.path(), TopicConfig { retention_ms: 1_000, ..TopicConfig::default() });
+    append(&log, batch(1, 1, 10));
+    logs.tick(NOW);
+    logs.tick(NOW.plus(29_999));
+    assert_eq!(log.watermarks().log_start, Offset(0));
+    logs.tick(NOW.plus(30_000));
+    assert_eq!(log.watermarks().log_start, Offset(1));
+    append(&log, batch(1, 1, 10));
+    logs.tick(NOW.plus(329_999));
+    assert_eq!(log.watermarks().log_start, Offset(1));
+    let replacing = log.reshaping.lock();
+    assert_eq!(logs.retain(NOW.plus(330_000)), 0);
+    drop(replacing);
+    logs.tick(NOW.plus(330_000));
+    assert_eq!(log.watermarks().log_start, Offset(2));
+}
+
+#[test]
+fn deleted_records_are_gone_after_a_kill_and_their_segments_go_with_retention() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = TopicConfig { segment_bytes: 1_000, retention_ms: -1, ..TopicConfig::default() };
+    let start_file = dir.path().join("log-start-offset-checkpoint");
+    {
+        let (logs, log) = open(dir.path(), config.clone());
+        for i in 0..3 {
+            append(&log, batch(NOW.0 + 100 * i, 4, 150));
+        }
+        let below = |before| logs.delete_records(&[(log.clone(), Offset(before))]).remove(0);
+        assert_eq!([below(0).unwrap(), below(6).unwrap(), below(5).unwrap()], [Offset(0), Offset(6), Offset(6)]);
+        assert!(matches!(below(13), Err(DeleteRecordsError::OutOfRange { high_watermark: Offset(12), .. })));
+        assert!(matches!(below(-2), Err(DeleteRecordsError::OutOfRange { .. })));
+        assert_eq!(std::fs::read_to_string(&start_file).unwrap(), "0\n1\nt 0 6\n");
+        log.configure(Arc::new(TopicConfig { cleanup_compact: true, cleanup_delete: false, ..config.clone() }));
+        assert!(matches!(below(7), Err(DeleteRecordsError::Policy)));
+    }
+    let (logs, log) = open(dir.path(), config.clone());
+    assert_eq!(consume(&log, Offset(6)).iter().map(|(offset, _)| *offset).collect::<Vec<_>>(), [6, 7, 8, 9, 10, 11]);
+    assert!(read_from(&log, 5).is_err());
+    assert_eq!((log.segment_count(), logs.retain(NOW), log.segment_count()), (3, 1, 2), "that which is wholly below goes");
+    assert_eq!(log.watermarks().log_start, Offset(6));
+    let at_time = |ms| log.offset_for_time(Millis(NOW.0 + ms)).unwrap().map(|found| found.offset.0);
+    assert_eq!([at_time(0), at_time(101), at_time(103)], [Some(6), Some(6), Some(7)]);
+    assert_eq!(logs.delete_records(&[(log.clone(), Offset(-1))]).remove(0).unwrap(), Offset(12));
+    assert_eq!((log.offset_of_max_timestamp().unwrap(), at_time(0)), (None, None));
+    assert_eq!((logs.retain(NOW), log.segment_count()), (1, 1));
+    assert_eq!(append(&log, batch(NOW.0, 1, 10)).base_offset, Offset(12));
+    assert_eq!(log.offset_of_max_timestamp().unwrap().map(|found| found.offset), Some(Offset(12)));
+}
+
+/// One thread appends, one removes what is too much and its files at once, one deletes records, and two read from the start again and again.
+#[test]
+fn readers_never_stumble_over_what_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = TopicConfig { segment_bytes: 2_000, retention_bytes: 6_000, file_delete_delay_ms: 0, ..TopicConfig::default() };
+    let (logs, log) = open(dir.path(), config);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let is_done = || done.load(std::sync::atomic::Ordering::Acquire);
+    let read = || {
+        let mut from = Offset(0);
+        while !is_done() {
+            match log.read(from, 10_000, true, Isolation::ReadUncommitted) {
+                Ok(slice) if slice.len > 0 => {
+                    let first = BatchHeader::parse(&slice.bytes().unwrap()).unwrap();
+                    assert!(first.base_offset <= from && from <= first.last_offset(), "{from}: {first:?}");
+                    from = first.next_offset();
+                }
+                Ok(slice) => from = slice.watermarks.log_start,
+                Err(ReadError::OutOfRange { log_start, .. }) => from = log_start,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    let start = || {
+        let mut last = Offset(0);
+        for now in 1_i64.. {
+            logs.retain(NOW.plus(now));
+            logs.tick(NOW.plus(now));
+            let marks = log.watermarks();
+            assert!(marks.in_order() && marks.log_start >= last, "{marks:?}");
+            last = marks.log_start;
+            if is_done() {
+                return;
+            }
+        }
+    };
+    let delete = || {
+        while !is_done() {
+            let before = Offset(log.watermarks().log_end.0 - 5);
+            if before > Offset(0) {
+                logs.delete_records(&[(log.clone(), before)]).remove(0).unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        [&read as &(dyn Fn() + Sync), &read, &start, &delete].into_iter().for_each(|work| _ = scope.spawn(work));
+        (0..1_500).for_each(|i| _ = append(&log, batch(NOW.0 + i, 2, 100)));
+        done.store(true, std::sync::atomic::Ordering::Release);
+    });
+    assert_eq!((log.watermarks().log_end, log.offline_reason()), (Offset(3_000), None));
+    logs.retain(NOW);
+    assert!((6_000..8_000).contains(&log.size_bytes()), "{}", log.size_bytes());
 }

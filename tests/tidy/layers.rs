@@ -15,6 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("log::error", &["types"]),
     ("log::epochs", &["types", "log::error"]),
     ("log::model", &["types", "record", "config::topic", "config::TopicConfig", "log::error"]),
+    ("log::retention", &["types", "config::topic", "config::TopicConfig", "log::model"]),
     ("log::index", &["types", "log::model"]),
     ("log::validate", &["types", "record", "config::topic", "config::TopicConfig", "config::CompressionType", "log::error"]),
     ("log::producer_state", &["types", "record", "log::error", "log::validate"]),
@@ -50,6 +51,7 @@ const PURE: &[&str] = &[
     "log::index",
     "log::model",
     "log::producer_state",
+    "log::retention",
     "log::txn_index",
     "log::validate",
 ];

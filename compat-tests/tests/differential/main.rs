@@ -5,16 +5,19 @@
 //! scripts run at the same time. With `COMPAT_BROKER=apache` a second Apache Kafka takes highwater's place, which shows whether a script
 //! gets the same answer twice at all.
 
+mod alter;
 mod clusters;
 mod configs;
 mod fetch;
 mod groups;
+mod log_dirs;
 mod masks;
 mod metadata;
 mod offsets;
 mod partitions;
 mod produce;
 mod producers;
+mod records;
 mod requests;
 mod sessions;
 mod side;

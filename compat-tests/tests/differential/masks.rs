@@ -2,9 +2,10 @@
 
 use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteTopicsResponse,
-    DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, DescribeTopicPartitionsResponse, FetchResponse,
-    FindCoordinatorResponse, HeartbeatResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse,
+    AlterConfigsResponse, ApiKey, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse,
+    DeleteRecordsResponse, DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse,
+    DescribeLogDirsResponse, DescribeTopicPartitionsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse,
+    IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse,
     ListOffsetsResponse, MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse,
     ProduceResponse, ProducerId, SyncGroupResponse,
 };
@@ -73,6 +74,10 @@ const OURS: &[(ApiKey, i16)] = &[
     (ApiKey::OffsetForLeaderEpoch, 4),
     (ApiKey::DescribeConfigs, 4),
     (ApiKey::CreatePartitions, 3),
+    (ApiKey::DeleteRecords, 2),
+    (ApiKey::AlterConfigs, 2),
+    (ApiKey::IncrementalAlterConfigs, 1),
+    (ApiKey::DescribeLogDirs, 4),
     (ApiKey::DescribeCluster, 2),
     (ApiKey::DescribeTopicPartitions, 0),
     (ApiKey::DeleteGroups, 2),
@@ -290,6 +295,42 @@ impl Masked for DescribeConfigsResponse {
                     config.synonyms.clear();
                 }
             }
+        }
+    }
+}
+
+impl Masked for DeleteRecordsResponse {
+    fn mask(&mut self) {
+        // Kafka's orders are those of hash tables.
+        for topic in &mut self.topics {
+            topic.partitions.sort_by_key(|partition| partition.partition_index);
+        }
+        self.topics.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+}
+
+impl Masked for AlterConfigsResponse {
+    fn mask(&mut self) {
+        self.responses.iter_mut().for_each(|resource| mask_message(&mut resource.error_message));
+    }
+}
+
+impl Masked for IncrementalAlterConfigsResponse {
+    fn mask(&mut self) {
+        self.responses.iter_mut().for_each(|resource| mask_message(&mut resource.error_message));
+    }
+}
+
+impl Masked for DescribeLogDirsResponse {
+    fn mask(&mut self) {
+        for dir in &mut self.results {
+            // Where the test put it, and what else is on that disk.
+            assert!(dir.log_dir.starts_with('/'), "{}", dir.log_dir);
+            dir.log_dir = StrBytes::from_static_str("dir");
+            (dir.total_bytes, dir.usable_bytes) = (dir.total_bytes.min(1), dir.usable_bytes.min(1));
+            // Kafka's orders are those of hash tables.
+            dir.topics.iter_mut().for_each(|topic| topic.partitions.sort_by_key(|partition| partition.partition_index));
+            dir.topics.sort_by(|a, b| a.name.cmp(&b.name));
         }
     }
 }

@@ -53,22 +53,24 @@ fn our_directory_is_sound_and_dumped_as_apache_kafka_does() -> Result<()> {
 /// Plants faults one after the other, each gone again before the next.
 fn faults_are_found(data: &Path) -> Result<()> {
     let partition = data.join("t-0");
-    for (suffix, at, what) in [
-        (".log", 200, "its CRC is wrong"),
-        (".index", 7, "no batch begins there"),
-        (".timeindex", 7, "largest timestamp is"),
-        (".snapshot", 8, "CRC"),
-        ("leader-epoch-checkpoint", 4, "was written in epoch"),
+    for (directory, suffix, at, what) in [
+        (data, "highwater-metadata.journal", 40, "highwater-metadata.journal"),
+        (&partition, ".log", 200, "its CRC is wrong"),
+        (&partition, ".index", 7, "no batch begins there"),
+        (&partition, ".timeindex", 7, "largest timestamp is"),
+        (&partition, ".snapshot", 8, "CRC"),
+        (&partition, "leader-epoch-checkpoint", 4, "was written in epoch"),
     ] {
-        let path = files(&partition, suffix)?.remove(0);
+        let path = files(directory, suffix)?.remove(0);
         let whole = fs::read(&path)?;
         let mut changed = whole.clone();
         *changed.get_mut(at).with_context(|| format!("{} is short", path.display()))? ^= 1;
         fs::write(&path, &changed)?;
         let (code, said) = verify_any(data)?;
-        let line = said.lines().find(|line| line.starts_with("wrong: ") && line.contains(&*path.to_string_lossy()) && line.contains(what));
+        let blamed = |line: &str| line.starts_with("wrong: ") && line.contains(&*path.to_string_lossy()) && line.contains(what);
+        let line = said.lines().find(|line| blamed(line));
         ensure!(code == Some(1) && line.is_some(), "{}: exit {code:?}, it said\n{said}", path.display());
-        if suffix != "leader-epoch-checkpoint" {
+        if SUFFIXES.contains(&suffix) {
             let dumped = run_any(Command::new(tools::highwater()?).arg("dump-log").arg(&path), &[], WAIT)?;
             let said = String::from_utf8_lossy(&dumped.stderr).into_owned();
             ensure!(dumped.status.code() == Some(1) && said.contains(what), "dump-log of {}: it said\n{said}", path.display());

@@ -12,12 +12,12 @@ use crate::verify;
 
 /// So many kills in one run, unless [`RUN`] is over before.
 const ROUNDS: u32 = 200;
-const RUN: Duration = Duration::from_secs(45);
+const RUN: Duration = Duration::from_secs(50);
 const PRODUCERS: i32 = 3;
 /// Partitions that are there besides, so that a restart has something to open.
 const IDLE_PARTITIONS: i32 = 1_000;
-/// Large, so that segments of 1 MB (Kafka's least) roll about once a round.
-const RECORD_BYTES: usize = 40_000;
+/// So that segments of 1 MB (Kafka's least) roll about once a round.
+const RECORD_BYTES: usize = 12_000;
 
 /// Topics that come and go.
 #[derive(Default)]
@@ -51,7 +51,7 @@ fn nothing_acknowledged_is_lost_by_kills() -> Result<()> {
         broker.restart().with_context(|| format!("round {rounds}"))?;
         restarts.push(restarted.elapsed());
         check_topics(&broker, &fleeting).with_context(|| format!("round {rounds}"))?;
-        if rounds % 10 == 0 {
+        if rounds % 20 == 0 {
             producers.iter().try_for_each(Steady::verify).with_context(|| format!("round {rounds}"))?;
         }
     }

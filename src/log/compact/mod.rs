@@ -15,6 +15,7 @@ pub mod throttle;
 pub mod transactions;
 
 mod clean;
+mod finish;
 mod reader;
 mod run;
 mod swap;
@@ -22,6 +23,7 @@ mod swap;
 #[cfg(test)]
 mod tests;
 
+pub(super) use finish::finish_replacements;
 pub use run::{Compactor, Stats};
 
 use super::{AppendError, scan::WalkError};

@@ -10,6 +10,7 @@ pub mod sim;
 pub use atomic::write_atomically;
 pub use real::RealDisk;
 
+use crate::types::Millis;
 use std::{
     io,
     os::fd::BorrowedFd,
@@ -81,6 +82,10 @@ pub trait DiskFile: Send + Sync {
     fn len(&self) -> io::Result<u64>;
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
+    }
+    /// When it was last written to, if the disk knows.
+    fn modified(&self) -> io::Result<Option<Millis>> {
+        Ok(None)
     }
     /// Cuts or extends (with zeros) to `len`.
     fn set_len(&self, len: u64) -> io::Result<()>;

@@ -1,6 +1,7 @@
 //! The operating system's files.
 
 use super::{Disk, DiskFile, DiskLock, Entry, OpenMode, SyncAll, name_path};
+use crate::types::Millis;
 use rustix::fs::{FallocateFlags, FlockOperation};
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,6 +12,7 @@ use std::{
     },
     path::Path,
     sync::Arc,
+    time::UNIX_EPOCH,
 };
 
 /// Files as the operating system has them.
@@ -146,6 +148,11 @@ impl DiskFile for RealFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn modified(&self) -> io::Result<Option<Millis>> {
+        let since = self.0.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(i64::try_from(since.as_millis()).ok().map(Millis))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

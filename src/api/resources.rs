@@ -1,0 +1,125 @@
+//! Changes of resources' configs, as AlterConfigs and IncrementalAlterConfigs share them: the checks that Kafka's brokers make before they
+//! hand a change to the controller (`ConfigAdminManager.preprocess`), and the answer for each resource in the request's order.
+//!
+//! Topics' configs change; a broker's don't yet while it runs. Each resource is refused or changed for itself.
+
+use super::convert::{refused, text};
+use crate::{
+    cluster::{AdminError, Cluster, ConfigChange, TopicChange},
+    types::{BrokerId, ErrorCode},
+};
+use kafka_protocol::protocol::StrBytes;
+use std::collections::{HashMap, HashSet};
+
+/// `ConfigResource.Type`.
+pub(super) const TOPIC: i8 = 2;
+pub(super) const BROKER: i8 = 4;
+const BROKER_LOGGER: i8 = 8;
+const CLIENT_METRICS: i8 = 16;
+const GROUP: i8 = 32;
+
+/// One resource of a request.
+pub(super) struct Resource<'a> {
+    pub kind: i8,
+    pub name: &'a str,
+    /// The configs' names, in their order.
+    pub keys: Vec<&'a str>,
+    /// Those that have no value though they need one.
+    pub nulls: Vec<&'a str>,
+    /// What to do, or which operation isn't known.
+    pub change: Result<ConfigChange, i8>,
+}
+
+/// An error code and a message; 0 and none where all went well.
+pub(super) type Outcome = (i16, Option<StrBytes>);
+
+type Refusal = (ErrorCode, String);
+
+/// Makes the changes; an outcome for each resource.
+pub(super) fn alter(cluster: &Cluster, node_id: BrokerId, resources: Vec<Resource<'_>>, validate_only: bool) -> Vec<Outcome> {
+    let mut times: HashMap<(i8, &str), usize> = HashMap::new();
+    for resource in &resources {
+        let times = times.entry((resource.kind, resource.name)).or_default();
+        *times = times.saturating_add(1);
+    }
+    let mut topics = Vec::new();
+    let mut places = Vec::new();
+    let mut outcomes = Vec::with_capacity(resources.len());
+    for (place, resource) in resources.into_iter().enumerate() {
+        let is_once = times.get(&(resource.kind, resource.name)) == Some(&1);
+        let checked = if is_once { check(resource, node_id) } else { invalid("Each resource must appear at most once.") };
+        outcomes.push(match checked {
+            Ok(Some(change)) => {
+                topics.push(change);
+                places.push(place);
+                (0, None)
+            }
+            Ok(None) => (0, None),
+            Err((code, why)) => (code.code(), Some(text(why))),
+        });
+    }
+    let replies = cluster.alter_topics(&topics, validate_only);
+    for ((place, topic), reply) in places.into_iter().zip(&topics).zip(replies) {
+        if let (Some(outcome), Err(error)) = (outcomes.get_mut(place), reply) {
+            *outcome = outcome_of(&topic.name, &error);
+        }
+    }
+    outcomes
+}
+
+fn outcome_of(topic: &str, error: &AdminError) -> Outcome {
+    if let AdminError::Storage(why) = error {
+        tracing::error!(topic, error = why, "cannot change a topic's configs");
+    }
+    let (code, message) = refused(error);
+    let is_unknown = *error == AdminError::UnknownTopic;
+    (code, if is_unknown { Some(text(format!("The topic '{topic}' does not exist."))) } else { message })
+}
+
+fn invalid<T>(why: impl Into<String>) -> Result<T, Refusal> {
+    Err((ErrorCode::InvalidRequest, why.into()))
+}
+
+/// What is to change of a topic; `None` if there is nothing to do.
+fn check(resource: Resource<'_>, node_id: BrokerId) -> Result<Option<TopicChange>, Refusal> {
+    let mut seen = HashSet::new();
+    if !resource.keys.iter().all(|key| seen.insert(*key)) {
+        return invalid("Error due to duplicate config keys");
+    }
+    if !resource.nulls.is_empty() {
+        return invalid(format!("Null value not supported for : {}", shown(&resource.nulls.join(", "))));
+    }
+    match resource.kind {
+        TOPIC => match resource.change {
+            Ok(change) => Ok(Some(TopicChange { name: resource.name.to_owned(), change })),
+            Err(op) => invalid(format!("Unknown operations type {op}")),
+        },
+        BROKER => {
+            check_broker(resource.name, node_id)?;
+            if resource.keys.is_empty() {
+                return Ok(None);
+            }
+            invalid(format!("Cannot update these configs dynamically: [{}]", shown(&resource.keys.join(", "))))
+        }
+        BROKER_LOGGER => invalid("Log levels can't be changed while the broker runs"),
+        CLIENT_METRICS | GROUP => invalid(format!("Resources of type {} have no configs here", resource.kind)),
+        other => invalid(format!("Unknown resource type {other}")),
+    }
+}
+
+/// This broker, or by the empty name all of them.
+fn check_broker(name: &str, node_id: BrokerId) -> Result<(), Refusal> {
+    if name.is_empty() {
+        return Ok(());
+    }
+    match name.parse().map(BrokerId) {
+        Ok(id) if id == node_id => Ok(()),
+        Ok(_) => invalid(format!("Unexpected broker id, expected {node_id}, but received {}", shown(name))),
+        Err(_) => invalid(format!("Node id must be an integer, but it is: {}", shown(name))),
+    }
+}
+
+/// A peer's text in a message: not more of it than helps.
+fn shown(name: &str) -> String {
+    name.chars().take(256).collect()
+}
