@@ -146,8 +146,8 @@ fn warn_of_replicas(config: &ServerConfig) {
             config.default_replication_factor
         );
     }
-    let min_insync_replicas = config.value_text("min.insync.replicas");
-    if min_insync_replicas.as_deref().is_some_and(|replicas| replicas != "1") {
+    let topics = config.topic_defaults.resolve(&BTreeMap::new());
+    if topics.is_ok_and(|topics| topics.min_insync_replicas > 1) {
         tracing::warn!("min.insync.replicas is more than 1: with one broker, batches with acks=all are refused");
     }
 }

@@ -106,11 +106,15 @@ impl Member {
     pub fn close(mut self) -> Result<Seen> {
         self.stdin = None;
         self.wait_until("it is closed", |seen| seen.closed)?;
-        let status = self.child.wait()?;
-        if !status.success() {
-            bail!("{} ended with {status}", self.name);
+        let deadline = Instant::now() + WAIT;
+        while Instant::now() < deadline {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => return Ok(self.seen()),
+                Some(status) => bail!("{} ended with {status}", self.name),
+                None => thread::sleep(Duration::from_millis(5)),
+            }
         }
-        Ok(self.seen())
+        bail!("{} is closed, but its process goes on", self.name)
     }
 
     /// `kill -9`.

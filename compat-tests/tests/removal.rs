@@ -3,13 +3,15 @@
 #![allow(clippy::disallowed_methods, reason = "it waits for a broker's clockwork")]
 
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use compat_tests::batch::{Batch, Record};
 use compat_tests::driver::Client;
-use compat_tests::{Broker, Target, console, dump_log};
+use compat_tests::process::run;
+use compat_tests::{Broker, Target, console, dump_log, tools};
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{BrokerId, ListOffsetsRequest, ProduceRequest, TopicName};
@@ -113,8 +115,17 @@ fn old_records_go_from_the_disk_and_do_not_come_back() -> Result<()> {
     }
     produce(&mut broker.connect()?, "idle", now, 1)?;
     ensure!(offset(&mut broker.connect()?, "idle", LATEST)? == 4);
+    verify(&broker)?;
     broker.stop()?;
     dump_log::check(broker.data(), &["aged", "idle"]).map(drop)
+}
+
+/// `highwater verify` finds nothing wrong in what a killed broker and one that stopped leave.
+fn verify(broker: &Broker) -> Result<()> {
+    let copy = tempfile::TempDir::with_prefix("highwater-verified-")?;
+    let data = copy.path().join("data");
+    run(Command::new("cp").arg("-a").arg(broker.data()).arg(&data), &[], WAIT)?;
+    run(Command::new(tools::highwater()?).arg("verify").arg(&data), &[], WAIT).context("highwater verify").map(drop)
 }
 
 #[test]
@@ -148,6 +159,7 @@ fn deleted_records_stay_deleted_when_the_broker_is_killed_right_after() -> Resul
         broker.kill()?;
         broker.restart()?;
         ensure!(offset(&mut broker.connect()?, "purged", EARLIEST)? == expected);
+        verify(&broker)?;
     }
     produce(&mut broker.connect()?, "purged", now_ms()?, 1)?;
     ensure!(offset(&mut broker.connect()?, "purged", LATEST)? == 6);

@@ -575,5 +575,6 @@ fn readers_never_stumble_over_what_is_removed() {
     });
     assert_eq!((log.watermarks().log_end, log.offline_reason()), (Offset(3_000), None));
     logs.retain(NOW);
-    assert!((6_000..8_000).contains(&log.size_bytes()), "{}", log.size_bytes());
+    // Retention leaves less than a segment above its limit; the deletions may have left as little as the active segment.
+    assert!(log.size_bytes() < 8_000, "{}", log.size_bytes());
 }

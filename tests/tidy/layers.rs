@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("net", &["types", "codec", "telemetry"]),
     ("api", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "log", "coordinator", "net"]),
     ("broker", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "log", "coordinator", "net", "api"]),
-    ("cli", &["types", "record", "config", "telemetry", "log", "api", "broker"]),
+    ("cli", &["types", "record", "config", "telemetry", "log", "cluster", "api", "broker"]),
 ];
 
 /// Names that modules re-export at their top: `use crate::log::AppendError` means `log::error`.

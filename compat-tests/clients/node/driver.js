@@ -109,6 +109,8 @@ async function member(bootstrap, topic, groupId) {
   for await (const _ of process.stdin);
   await consumer.disconnect()
   say({ closed: true })
+  // After a lost connection kafkajs starts its consumer anew, even if it was closed meanwhile: the process would never end by itself.
+  process.exit(0)
 }
 
 const [command, ...args] = process.argv.slice(2)
