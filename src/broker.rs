@@ -2,6 +2,8 @@
 //! ready; and back.
 #![allow(clippy::disallowed_methods, reason = "a shell: it reads the clock and spawns the broker's tasks, and stops them")]
 
+mod cleaner;
+
 use crate::{
     api::{Context, context::ContextService},
     cluster::{Change, Cluster, FoundPartition, Image, Publisher, Topic, Verdict},
@@ -9,7 +11,7 @@ use crate::{
     coordinator::{CoordinatorSettings, GroupCoordinator, OFFSETS_TOPIC},
     group,
     log::{
-        LogSettings, Logs, PartitionSpec,
+        Compactor, LogSettings, Logs, PartitionSpec,
         io::{Disk, RealDisk},
     },
     net::{
@@ -64,6 +66,7 @@ pub struct Broker {
     stop: watch::Sender<bool>,
     kafka: JoinSet<()>,
     clockwork: JoinSet<()>,
+    cleaner: cleaner::Cleaner,
     http: JoinSet<()>,
     http_stop: watch::Sender<bool>,
 }
@@ -98,9 +101,11 @@ impl Broker {
         let mut clockwork = JoinSet::new();
         clockwork.spawn(tick(context.clone(), stop.subscribe()));
         run_groups(&context.groups, &stop, &mut clockwork);
+        let cleaner = cleaner::Cleaner::start(&context)?;
+        let _ = source.compactor.set(cleaner.compactor().clone());
         let _ = source.context.set(context.clone());
         source.ready.store(true, Ordering::Release);
-        Ok((Self { context, stop, kafka, clockwork, http, http_stop }, ready))
+        Ok((Self { context, stop, kafka, clockwork, cleaner, http, http_stop }, ready))
     }
 
     /// Listeners close → requests under way answer → logs sync and mark a clean stop → HTTP ends.
@@ -108,8 +113,12 @@ impl Broker {
         let _ = self.stop.send(true);
         while self.kafka.join_next().await.is_some() {}
         while self.clockwork.join_next().await.is_some() {}
-        let context = self.context.clone();
-        let closed = tokio::task::spawn_blocking(move || context.logs.close(context.now())).await?;
+        let (context, cleaner) = (self.context.clone(), self.cleaner);
+        let close = move || {
+            cleaner.stop();
+            context.logs.close(context.now())
+        };
+        let closed = tokio::task::spawn_blocking(close).await?;
         let _ = self.http_stop.send(true);
         while self.http.join_next().await.is_some() {}
         closed.context("close the logs")
@@ -368,6 +377,7 @@ async fn tick(context: Arc<Context>, mut stopping: watch::Receiver<bool>) {
 #[derive(Default)]
 struct BrokerSource {
     context: OnceLock<Arc<Context>>,
+    compactor: OnceLock<Arc<Compactor>>,
     ready: AtomicBool,
 }
 
@@ -411,5 +421,8 @@ impl Source for BrokerSource {
             sample.sent_records += stats.records_out.load(Ordering::Relaxed);
         }
         samples::render_topics(out, topics.into_values());
+        if let Some(compactor) = self.compactor.get() {
+            samples::render_compaction(out, &cleaner::sample(compactor));
+        }
     }
 }

@@ -128,11 +128,14 @@ impl Value {
             Self::String(s) => s.clone(),
             Self::Integer(n) => n.to_string(),
             Self::Double(d) => {
-                let mut text = d.to_string();
-                if d.is_finite() && !text.contains(['.', 'e']) {
-                    text.push_str(".0");
+                // As Java prints it.
+                let large = d.abs() >= 1e7 && d.is_finite();
+                let text = if large { format!("{d:E}") } else { d.to_string() };
+                match text.split_once('E') {
+                    Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0E{exponent}"),
+                    None if d.is_finite() && !text.contains('.') => text + ".0",
+                    _ => text,
                 }
-                text
             }
             Self::List(items) => items.join(","),
         }
@@ -295,6 +298,11 @@ mod tests {
         assert_eq!(PREALLOCATE.check(" TRUE ").unwrap(), Value::Boolean(true));
         assert_eq!(SEGMENT_MS.check(" 0042 ").unwrap().text(), "42");
         assert_eq!(RATIO.check("1").unwrap().text(), "1.0");
+        let rate = Key::new("log.cleaner.io.max.bytes.per.second", Kind::Double, None, Valid::Any, Importance::Medium, "");
+        for (given, printed) in [("1e7", "1.0E7"), ("12345678", "1.2345678E7"), ("1048576", "1048576.0"), ("0.25", "0.25")] {
+            assert_eq!(rate.check(given).unwrap().text(), printed);
+        }
+        assert_eq!(rate.check("1.7976931348623157E308").unwrap(), Value::Double(f64::MAX));
         assert_eq!(LEVEL.check("-1").unwrap().text(), "-1");
     }
 }

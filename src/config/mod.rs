@@ -7,6 +7,7 @@ pub mod describe;
 pub mod key;
 pub mod keys;
 mod listeners;
+mod not_used;
 pub mod properties;
 mod server;
 mod sources;
@@ -14,7 +15,7 @@ pub mod topic;
 pub mod topic_keys;
 
 pub use listeners::{HostPort, Listener};
-pub use server::{Loaded, ServerConfig};
+pub use server::{Loaded, LogCleanerConfig, ServerConfig};
 pub use sources::{ConfigError, Origin, Sources};
 pub use topic::{CompressionType, TopicConfig};
 pub use topic_keys::{InvalidTopicConfig, TopicDefaults};

@@ -51,12 +51,39 @@ pub struct ServerConfig {
     pub offsets_topic_segment_bytes: i64,
     /// 0: appends may use up the disk.
     pub log_dir_min_free_bytes: u64,
+    pub log_cleaner: LogCleanerConfig,
     pub log_retention_check_interval_ms: i64,
     pub log_initial_task_delay_ms: i64,
     /// What topics get where they override nothing.
     pub topic_defaults: TopicDefaults,
     /// The keys that were set: their text as it was given, for DescribeConfigs.
     pub set: BTreeMap<&'static str, String>,
+}
+
+/// The `log.cleaner` keys that are not topics' defaults.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LogCleanerConfig {
+    pub enable: bool,
+    pub threads: usize,
+    pub dedupe_buffer_bytes: usize,
+    pub io_buffer_load_factor: f64,
+    pub io_buffer_bytes: usize,
+    pub io_max_bytes_per_second: f64,
+    pub backoff_ms: u64,
+}
+
+impl LogCleanerConfig {
+    fn of(values: &Values<'_>) -> Self {
+        Self {
+            enable: values.flag("log.cleaner.enable"),
+            threads: values.size("log.cleaner.threads"),
+            dedupe_buffer_bytes: values.size("log.cleaner.dedupe.buffer.size"),
+            io_buffer_load_factor: values.double("log.cleaner.io.buffer.load.factor"),
+            io_buffer_bytes: values.size("log.cleaner.io.buffer.size"),
+            io_max_bytes_per_second: values.double("log.cleaner.io.max.bytes.per.second"),
+            backoff_ms: u64::try_from(values.number("log.cleaner.backoff.ms")).unwrap_or_default(),
+        }
+    }
 }
 
 /// A configuration and what its operator should be told of it (unknown keys).
@@ -131,6 +158,7 @@ impl ServerConfig {
             offsets_topic_replication_factor: i16::try_from(values.number("offsets.topic.replication.factor")).unwrap_or(i16::MAX),
             offsets_topic_segment_bytes: values.number("offsets.topic.segment.bytes"),
             log_dir_min_free_bytes: u64::try_from(values.number("log.dir.min.free.bytes")).unwrap_or(0),
+            log_cleaner: LogCleanerConfig::of(&values),
             log_retention_check_interval_ms: values.number("log.retention.check.interval.ms"),
             log_initial_task_delay_ms: values.number("log.initial.task.delay.ms"),
             topic_defaults,
@@ -196,6 +224,14 @@ impl Values<'_> {
         usize::try_from(self.number(name)).unwrap_or_default()
     }
 
+    /// Of a key that has a default.
+    fn double(&self, name: &str) -> f64 {
+        match self.get(name) {
+            Some(Value::Double(d)) => d,
+            _ => f64::NAN,
+        }
+    }
+
     fn flag(&self, name: &str) -> bool {
         self.get(name) == Some(Value::Boolean(true))
     }
@@ -227,6 +263,13 @@ fn check_across_keys(values: &Values<'_>) -> Result<(), ConfigError> {
     let queued = values.number("queued.max.request.bytes");
     if queued > 0 && queued < values.number("socket.request.max.bytes") {
         return Err(check("queued.max.request.bytes must be larger or equal to socket.request.max.bytes"));
+    }
+    let threads = values.number("log.cleaner.threads").max(1);
+    if values.number("log.cleaner.dedupe.buffer.size").checked_div(threads).is_none_or(|bytes| bytes <= 1 << 20) {
+        return Err(check("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."));
+    }
+    if !(values.double("log.cleaner.io.buffer.load.factor") > 0.0 && values.double("log.cleaner.io.buffer.load.factor") <= 1.0) {
+        return Err(check("log.cleaner.io.buffer.load.factor must be above 0 and at most 1"));
     }
     if values.number("max.connections.per.ip") == 0 {
         return Err(check("max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."));
@@ -268,6 +311,9 @@ mod tests {
         assert_eq!(config.queued_max_request_bytes, None);
         assert_eq!((config.fetch_max_bytes, config.socket_request_max_bytes), (57_671_680, 104_857_600));
         assert_eq!((config.num_partitions, config.default_replication_factor), (1, 1));
+        let cleaner = &config.log_cleaner;
+        assert!(cleaner.enable && cleaner.threads == 1 && cleaner.dedupe_buffer_bytes == 128 << 20);
+        assert!(cleaner.io_buffer_load_factor == 0.9 && cleaner.io_max_bytes_per_second == f64::MAX && cleaner.backoff_ms == 15_000);
         assert!(config.auto_create_topics_enable && config.delete_topic_enable);
         assert_eq!(config.topic_defaults, TopicDefaults::default());
     }
@@ -299,6 +345,8 @@ mod tests {
         assert!(why(&["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"]).contains("must be greater than or equal"));
         assert!(why(&["node.id=1", "broker.id=2"]).contains("You must set `node.id`"));
         assert!(why(&["log.cleaner.min.compaction.lag.ms=9", "log.cleaner.max.compaction.lag.ms=8"]).contains("conflict topic config"));
+        assert!(why(&["log.cleaner.threads=128"]).contains("at least 1MB per cleaner thread"));
+        assert!(why(&["log.cleaner.io.buffer.load.factor=1.5"]).contains("at most 1"));
         assert_eq!(load(&["broker.id=7"]).unwrap().node_id, BrokerId(7));
         assert_eq!(load(&["connections.max.idle.ms=-1"]).unwrap().connections_max_idle_ms, None);
         assert_eq!(load(&["queued.max.request.bytes=209715200"]).unwrap().queued_max_request_bytes, Some(209_715_200));

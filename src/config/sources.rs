@@ -4,7 +4,7 @@
 
 use super::{
     key::{InvalidValue, Value},
-    keys, properties,
+    keys, not_used, properties,
 };
 use std::{collections::BTreeMap, fmt};
 
@@ -121,7 +121,7 @@ fn key_of_variable(variable: &str) -> Option<String> {
 }
 
 fn unknown(name: &str) -> String {
-    if keys::NOT_USED.contains(&name) || keys::NOT_USED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+    if not_used::NOT_USED.contains(&name) || not_used::NOT_USED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
         return format!("{name} is not used by highwater");
     }
     match nearest(name) {
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn no_key_that_is_used_is_called_not_used() {
         for key in keys::KEYS {
-            assert!(!keys::NOT_USED.contains(&key.name), "{}", key.name);
+            assert!(!not_used::NOT_USED.contains(&key.name), "{}", key.name);
         }
         let distance = |a: &str, b: &str| edit_distance(&a.chars().collect::<Vec<_>>(), b);
         assert_eq!((distance("kitten", "sitting"), distance("", "abc"), distance("abc", ""), distance("ab", "ab")), (3, 3, 3, 0));

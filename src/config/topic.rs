@@ -1,12 +1,15 @@
 //! A topic's configuration, checked and resolved: what the log obeys.
 
-use crate::{record::TimestampType, types::Millis};
+use crate::{
+    record::{Compression, TimestampType},
+    types::Millis,
+};
 
 /// `compression.type`: keep the producer's codec or recompress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompressionType {
     Producer,
-    Codec(crate::record::Compression),
+    Codec(Compression),
 }
 
 /// Kafka's topic configs (`org.apache.kafka.common.config.TopicConfig`), each with its own override or the broker's default.
@@ -81,6 +84,26 @@ impl Default for TopicConfig {
 }
 
 impl TopicConfig {
+    /// The level for a codec; 0 for those that have none.
+    pub fn compression_level(&self, codec: Compression) -> i32 {
+        match codec {
+            Compression::Gzip => self.compression_gzip_level,
+            Compression::Lz4 => self.compression_lz4_level,
+            Compression::Zstd => self.compression_zstd_level,
+            Compression::None | Compression::Snappy => 0,
+        }
+    }
+
+    /// How old a segment becomes at the most before a new one begins: on a compacted topic no older than its records may wait for being
+    /// compacted, since a segment that's written to isn't (`LogConfig.maxSegmentMs`).
+    pub fn segment_ms_max(&self) -> i64 {
+        if self.cleanup_compact && self.max_compaction_lag_ms > 0 {
+            self.segment_ms.min(self.max_compaction_lag_ms)
+        } else {
+            self.segment_ms
+        }
+    }
+
     /// The oldest and newest timestamps that a record may carry at `now`.
     pub fn timestamp_bounds(&self, now: Millis) -> (Millis, Millis) {
         (Millis(now.0.saturating_sub(self.message_timestamp_before_max_ms)), now.plus(self.message_timestamp_after_max_ms))

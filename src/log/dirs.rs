@@ -3,7 +3,7 @@
 use super::{
     LogError,
     checkpoints::{clean_mark, decode_offsets, encode_offsets},
-    files::{CLEAN_FILE, HIGH_WATERMARKS_FILE, LOCK_FILE, LOG_STARTS_FILE, PROBE_FILE, RECOVERY_POINTS_FILE},
+    files::{CLEAN_FILE, CLEANED_FILE, HIGH_WATERMARKS_FILE, LOCK_FILE, LOG_STARTS_FILE, PROBE_FILE, RECOVERY_POINTS_FILE},
     health::DirHealth,
     io::{Disk, DiskLock, is_out_of_room, write_atomically},
     segment::{optional, remove_if_there},
@@ -41,6 +41,8 @@ pub(super) struct Checkpoints {
     /// Only those that no segment's name tells.
     pub log_starts: Offsets,
     pub high_watermarks: Offsets,
+    /// Where compaction last ended.
+    pub cleaned: Offsets,
 }
 
 impl DataDir {
@@ -71,6 +73,7 @@ impl DataDir {
             recovery_points: read(RECOVERY_POINTS_FILE)?,
             log_starts: read(LOG_STARTS_FILE)?,
             high_watermarks: read(HIGH_WATERMARKS_FILE)?,
+            cleaned: read(CLEANED_FILE)?,
         };
         let (path, disk, health) = (path.to_owned(), Arc::clone(disk), Arc::new(DirHealth::new(path)));
         let _ = health.rounds.sync_all.set(disk.open_sync_all(&path)?);
@@ -99,6 +102,11 @@ impl DataDir {
         let probe = self.path.join(PROBE_FILE);
         let tried = write_atomically(&*self.disk, &probe, b"highwater\n").and_then(|()| self.disk.remove_file(&probe));
         tried.is_err_and(|error| !is_out_of_room(&error) && self.health.note_failed(&error))
+    }
+
+    /// Where the partition's last compaction ended.
+    pub fn cleaned(&self, topic: &TopicPartition) -> Option<Offset> {
+        self.checkpoints.lock().cleaned.get(topic).copied()
     }
 
     /// From now on a crash is one.
@@ -132,6 +140,7 @@ impl DataDir {
             (RECOVERY_POINTS_FILE, &old.recovery_points, &new.recovery_points),
             (LOG_STARTS_FILE, &old.log_starts, &new.log_starts),
             (HIGH_WATERMARKS_FILE, &old.high_watermarks, &new.high_watermarks),
+            (CLEANED_FILE, &old.cleaned, &new.cleaned),
         ];
         for (name, old, new) in files {
             if old != new {
@@ -156,11 +165,12 @@ impl DataDir {
     pub fn forget(&self, topic: &TopicPartition) -> Result<(), LogError> {
         let mut checkpoints = self.checkpoints.lock();
         let old = &*checkpoints;
-        if ![&old.recovery_points, &old.log_starts, &old.high_watermarks].iter().any(|map| map.contains_key(topic)) {
+        if ![&old.recovery_points, &old.log_starts, &old.high_watermarks, &old.cleaned].iter().any(|map| map.contains_key(topic)) {
             return Ok(());
         }
         let mut new = old.clone();
-        [&mut new.recovery_points, &mut new.log_starts, &mut new.high_watermarks].into_iter().for_each(|map| {
+        let maps = [&mut new.recovery_points, &mut new.log_starts, &mut new.high_watermarks, &mut new.cleaned];
+        maps.into_iter().for_each(|map| {
             map.remove(topic);
         });
         self.replace(&mut checkpoints, new)

@@ -52,6 +52,8 @@ pub const METADATA_FILE: &str = "partition.metadata";
 pub const RECOVERY_POINTS_FILE: &str = "recovery-point-offset-checkpoint";
 pub const LOG_STARTS_FILE: &str = "log-start-offset-checkpoint";
 pub const HIGH_WATERMARKS_FILE: &str = "replication-offset-checkpoint";
+/// Where compaction last ended.
+pub const CLEANED_FILE: &str = "cleaner-offset-checkpoint";
 pub const CLEAN_FILE: &str = ".kafka_cleanshutdown";
 pub const LOCK_FILE: &str = ".lock";
 /// Written and removed to see whether a directory works.
@@ -64,10 +66,27 @@ pub fn name(offset: Offset, kind: Kind) -> String {
     format!("{:020}{}", offset.0, kind.suffix())
 }
 
+impl Stage {
+    /// What the file's name ends with.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Live => "",
+            Self::Deleted => DELETED_SUFFIX,
+            Self::Cleaned => ".cleaned",
+            Self::Swap => ".swap",
+        }
+    }
+}
+
+/// The file's name at a stage.
+pub fn staged_name(offset: Offset, kind: Kind, stage: Stage) -> String {
+    format!("{:020}{}{}", offset.0, kind.suffix(), stage.suffix())
+}
+
 /// Reads a file's name; `None` for any that is not of an offset.
 pub fn parse(name: &str) -> Option<(Offset, Kind, Stage)> {
-    let stages = [(DELETED_SUFFIX, Stage::Deleted), (".cleaned", Stage::Cleaned), (".swap", Stage::Swap)];
-    let staged = stages.iter().find_map(|(suffix, stage)| name.strip_suffix(suffix).map(|rest| (rest, *stage)));
+    let stages = [Stage::Deleted, Stage::Cleaned, Stage::Swap];
+    let staged = stages.into_iter().find_map(|stage| name.strip_suffix(stage.suffix()).map(|rest| (rest, stage)));
     let (name, stage) = staged.unwrap_or((name, Stage::Live));
     let (digits, _) = name.split_once('.')?;
     let suffix = name.get(digits.len()..)?;
@@ -129,6 +148,7 @@ mod tests {
         assert_eq!(name(Offset(42), Kind::TimeIndex), "00000000000000000042.timeindex");
         assert_eq!(parse("00000000000000000042.timeindex"), Some((Offset(42), Kind::TimeIndex, Stage::Live)));
         assert_eq!(parse("00000000000000000042.log.swap"), Some((Offset(42), Kind::Log, Stage::Swap)));
+        assert_eq!(staged_name(Offset(42), Kind::Log, Stage::Swap), "00000000000000000042.log.swap");
         assert_eq!(parse("00000000000000000042.index.deleted"), Some((Offset(42), Kind::OffsetIndex, Stage::Deleted)));
         for other in ["leader-epoch-checkpoint", "42.log", "99999999999999999999.log", "+0000000000000000042.log", "x.log", ".log"] {
             assert_eq!(parse(other), None, "{other}");

@@ -264,6 +264,7 @@ impl Logs {
         };
         let log = if there { recover::open(&opening) } else { recover::create(&opening) }?;
         log.lead(spec.leader_epoch);
+        log.compaction.set_cleaned(data_dir.cleaned(&spec.topic));
         Ok(log)
     }
 
@@ -380,7 +381,7 @@ impl Logs {
         let partitions = self.partitions();
         let mut moved = false;
         for log in &partitions {
-            moved |= sync_what_is_due(log, now);
+            moved |= sync_what_is_due(log, now) | log.compaction.take_moved();
             log.empty_trash(now);
         }
         if chores.retention_due.is_none_or(|due| due <= now) {
@@ -427,6 +428,9 @@ impl Logs {
             into.high_watermarks.insert(topic.clone(), marks.high_watermark);
             if let Some(start) = held.log.log_start_to_checkpoint() {
                 into.log_starts.insert(topic.clone(), start);
+            }
+            if let Some(cleaned) = held.log.compaction.cleaned() {
+                into.cleaned.insert(topic.clone(), cleaned);
             }
         }
         self.dirs.iter().zip(all).try_for_each(|(dir, checkpoints)| dir.write_checkpoints(checkpoints))

@@ -8,6 +8,7 @@ pub mod error;
 pub mod io;
 
 pub mod checkpoints;
+pub mod compact;
 pub mod epochs;
 pub mod files;
 pub mod index;
@@ -39,6 +40,7 @@ mod room_tests;
 #[cfg(test)]
 mod tests;
 
+pub use compact::{CleanError, Cleaned, CompactSettings, Compactor};
 pub use dir_info::DirInfo;
 pub use error::{AppendError, DeleteRecordsError, LogError, ReadError, RecordError};
 pub use health::DirStatus;

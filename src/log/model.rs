@@ -52,7 +52,7 @@ pub fn should_roll(segment: &ActiveSegment, batch: &Incoming, config: &TopicConf
     // One entry is kept for the largest timestamp, which is noted when the segment is closed.
     let times_max = (config.segment_index_bytes / TIME_ENTRY_BYTES).saturating_sub(1);
     segment.bytes.saturating_add(batch.bytes) > config.segment_bytes as u64
-        || age_ms > config.segment_ms.saturating_sub(jitter_ms)
+        || age_ms > config.segment_ms_max().saturating_sub(jitter_ms)
         || segment.offset_entries >= offsets_max
         || segment.time_entries >= times_max
         || relative(segment.base, batch.last_offset).is_none()
@@ -60,7 +60,7 @@ pub fn should_roll(segment: &ActiveSegment, batch: &Incoming, config: &TopicConf
 
 /// How much earlier than `segment.ms` this segment rolls: spread over partitions by `seed`, so that they don't all roll at once.
 pub fn roll_jitter_ms(config: &TopicConfig, seed: u64) -> i64 {
-    let range = config.segment_jitter_ms.min(config.segment_ms);
+    let range = config.segment_jitter_ms.min(config.segment_ms_max());
     u64::try_from(range).ok().and_then(|range| seed.checked_rem(range)).and_then(|ms| i64::try_from(ms).ok()).unwrap_or(0)
 }
 
@@ -126,6 +126,9 @@ mod tests {
         assert!(!rolls(ActiveSegment { bytes: 0, ..segment() }, Incoming { bytes: 5_000, ..batch() }), "an empty segment stays");
         let late = Incoming { max_timestamp: Millis(1_450), ..batch() };
         assert!(should_roll(&segment(), &late, &config(), 100, Millis(0)), "jitter makes it earlier");
+        let compacted = TopicConfig { cleanup_compact: true, max_compaction_lag_ms: 449, ..config() };
+        assert!(should_roll(&segment(), &late, &compacted, 0, Millis(0)), "records wait for compaction");
+        assert!(!should_roll(&segment(), &late, &TopicConfig { max_compaction_lag_ms: 450, ..compacted }, 0, Millis(0)));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -65,6 +65,10 @@ struct Model {
     open_txn: Option<i64>,
     /// Transactions that were aborted, by their first offset, and their marker's offset.
     aborted: BTreeMap<i64, i64>,
+    /// The sequence after each batch of each producer, by the batch's last offset: compaction leaves that, whatever becomes of the records.
+    sequences: BTreeMap<i64, BTreeMap<i64, i32>>,
+    /// What a compaction that failed or was cut short may have removed.
+    may_go: BTreeSet<i64>,
 }
 
 struct World {
@@ -94,6 +98,8 @@ impl World {
             segment_index_bytes: if random.one_in(4) { 40 } else { 10 << 20 },
             flush_messages: [i64::MAX, 1, 5][random.below(3) as usize],
             flush_ms: [i64::MAX, 5_000][random.below(2) as usize],
+            cleanup_compact: random.one_in(2),
+            delete_retention_ms: 1 << 50,
             segment_ms: [i64::MAX, 2_000][random.below(2) as usize],
             message_timestamp_type: if random.one_in(4) { TimestampType::LogAppendTime } else { TimestampType::CreateTime },
             message_timestamp_after_max_ms: i64::MAX,
@@ -155,7 +161,7 @@ impl World {
     fn step(&mut self) {
         self.now = self.now.plus(self.random.below(1_500) as i64);
         let partition = self.random.below(2) as usize;
-        match self.random.below(107) {
+        match self.random.below(115) {
             0..=29 => self.append_plain(partition),
             30..=49 => self.append_idempotent(partition),
             50..=64 => self.append_transactional(partition),
@@ -174,8 +180,14 @@ impl World {
             98 => self.damage_index_and_restart(partition),
             99 if self.random.one_in(3) => self.replace_topic(),
             99 => {}
-            100..=102 => self.retain(partition),
-            103..=104 => self.delete_records(),
+            // Compaction has no say in what DeleteRecords hides, nor in what retention counts: each has worlds of its own.
+            100..=114 if self.config.cleanup_compact => match self.random.below(4) {
+                0 => self.crash_while_compacting(partition),
+                1 | 2 => self.compact(partition),
+                _ => {}
+            },
+            100..=106 => self.retain(partition),
+            107..=109 => self.delete_records(),
             _ => self.crash_while_removing(partition),
         }
     }
@@ -194,7 +206,7 @@ impl World {
     }
 
     fn build(records: &[(i64, Vec<u8>)], builder: BatchBuilder) -> Bytes {
-        records.iter().fold(builder, |b, (t, v)| b.record(Millis(*t), Some(b"key"), Some(v))).build().unwrap()
+        records.iter().fold(builder, |b, (t, v)| b.record(Millis(*t), Some(&key_of(id_of(v))), Some(v))).build().unwrap()
     }
 
     fn codec(&mut self) -> Compression {
@@ -222,6 +234,7 @@ impl World {
             model.records.insert(appended.base_offset.0 + i as i64, record);
         }
         model.log_end = appended.last_offset.0 + 1;
+        model.sequences.entry(producer).or_default().insert(appended.last_offset.0, next_sequence + records.len() as i32);
     }
 
     fn append_plain(&mut self, partition: usize) {
@@ -365,12 +378,44 @@ impl World {
         self.adopt_what_survived(power, &maybe);
     }
 
+    /// Compaction's result is exactly the model's.
+    fn compact(&mut self, partition: usize) {
+        if !self.config.cleanup_compact {
+            return;
+        }
+        let log = self.log(partition);
+        let cleaned = log.compact(&CompactSettings::default(), self.now, &|_| true).unwrap();
+        assert_eq!(cleaned.to, cleaned.upper, "the map takes all keys");
+        assert!(cleaned.to <= log.watermarks().last_stable);
+        self.note_durable();
+        let model = &mut self.models[partition];
+        for gone in model.superseded(cleaned.from.0, cleaned.to.0) {
+            model.records.remove(&gone);
+        }
+        self.check_all();
+    }
+
+    /// The disk fails at some step of it, or it all crashes right after.
+    fn crash_while_compacting(&mut self, partition: usize) {
+        if !self.config.cleanup_compact {
+            return;
+        }
+        let log = self.log(partition);
+        let dirt = log.dirt(self.now).unwrap();
+        let model = &mut self.models[partition];
+        model.may_go = model.superseded(dirt.first_dirty.0, dirt.first_uncleanable.0);
+        self.disk.fail_after(self.random.below(60));
+        let _ = log.compact(&CompactSettings::default(), self.now, &|_| true);
+        drop(log);
+        let power = self.random.one_in(2);
+        self.crash(power);
+    }
+
     fn damage_index_and_restart(&mut self, partition: usize) {
         self.logs.take().unwrap().close(self.now).unwrap();
         let dir = self.dir(partition);
         let kinds = [Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex, Kind::Snapshot];
-        let damaged: Vec<_> =
-            self.disk.list(&dir).unwrap().into_iter().filter_map(|e| files::parse(&e.name).map(|(_, k, _)| (e.name, k))).collect();
+        let damaged: Vec<_> = live_files(&self.disk, &dir).into_iter().map(|(name, _, kind)| (name, kind)).collect();
         let damaged: Vec<_> = damaged.into_iter().filter(|(_, kind)| kinds[..3].contains(kind)).collect();
         for model in &mut self.models {
             model.durable = model.log_end;
@@ -456,7 +501,14 @@ impl World {
                     survived.insert(offset, Record { timestamp, value, producer: -1, sequence: -1, txn: None });
                 }
             }
-            let lost = model.records.keys().find(|o| **o < must && !survived.contains_key(o));
+            let lost = model.records.keys().find(|o| **o < must && !survived.contains_key(o) && !model.may_go.contains(o));
+            // A batch is there if its last record is, or was removed by a compaction, which comes after the batch was durable.
+            let is_there = |last: &i64| {
+                let is_removed = !model.records.contains_key(last) || model.may_go.contains(last) && *last < must;
+                survived.contains_key(last) || is_removed && *last < marks.log_end.0
+            };
+            model.sequences.values_mut().for_each(|written| written.retain(|last, _| is_there(last)));
+            model.may_go.clear();
             assert_eq!(lost, None, "lost what was acknowledged");
             model.records = survived;
             model.log_end = marks.log_end.0;
@@ -511,6 +563,22 @@ impl World {
 }
 
 impl Model {
+    /// What a compaction of `from..to` removes: records of aborted transactions, and those whose key has a newer committed one in the range.
+    fn superseded(&self, from: i64, to: i64) -> BTreeSet<i64> {
+        if from >= to {
+            return BTreeSet::new();
+        }
+        let is_aborted = |record: &Record| record.txn.is_some_and(|txn| self.aborted.contains_key(&txn));
+        let mut newest = BTreeMap::new();
+        for (offset, record) in self.records.range(from..to).filter(|(_, record)| !is_aborted(record)) {
+            record.value.map(|value| newest.insert(key_of(value), *offset));
+        }
+        let goes = |(offset, record): &(&i64, &Record)| {
+            is_aborted(record) || record.value.is_some_and(|value| newest.get(&key_of(value)).is_some_and(|newest| newest > *offset))
+        };
+        self.records.range(..to).filter(goes).map(|(offset, _)| *offset).collect()
+    }
+
     /// The producers know what they wrote by what is left of it, as they would by asking the broker.
     fn forget_what_is_lost(&mut self) {
         let records = &self.records;
@@ -523,8 +591,7 @@ impl Model {
             of_open.for_each(|(_, r)| r.txn = Some(first));
         }
         for (id, producer) in &mut self.producers {
-            let last = self.records.values().rev().find(|r| r.producer == *id && r.value.is_some());
-            let kept = last.map_or(0, |r| r.sequence + 1);
+            let kept = self.sequences.get(id).and_then(|written| written.values().next_back()).copied().unwrap_or(0);
             if kept != producer.next_sequence {
                 (producer.next_sequence, producer.last) = (kept, None);
             }
@@ -534,6 +601,16 @@ impl Model {
 
 fn id_of(value: &[u8]) -> u64 {
     u64::from_be_bytes(value[..8].try_into().unwrap())
+}
+
+/// Few keys, so that most records are superseded soon.
+fn key_of(id: u64) -> [u8; 1] {
+    [(id * 7 % 11) as u8]
+}
+
+fn live_files(disk: &SimDisk, dir: &Path) -> Vec<(String, Offset, Kind)> {
+    let named = disk.list(dir).unwrap().into_iter().filter_map(|e| files::parse(&e.name).map(|parsed| (e.name, parsed)));
+    named.filter(|(_, (.., stage))| *stage == files::Stage::Live).map(|(name, (offset, kind, _))| (name, offset, kind)).collect()
 }
 
 fn assert_same<T: PartialEq + std::fmt::Debug>(seen: &[T], expected: &[T]) {
@@ -592,9 +669,7 @@ fn dir_of(disk: &SimDisk, partition: usize) -> PathBuf {
 /// the largest timestamp so far, snapshots can be read; and that no index was forgotten.
 fn check_files(disk: &SimDisk, partition: usize, log_start: Offset) {
     let dir = dir_of(disk, partition);
-    let all = disk.list(&dir).unwrap().into_iter().filter_map(|e| files::parse(&e.name).map(|(o, k, stage)| (e.name, o, k, stage)));
-    let live = all.filter(|(.., stage)| *stage == Stage::Live);
-    let names: Vec<_> = live.map(|(name, offset, kind, _)| (name, offset, kind)).collect();
+    let names = live_files(disk, &dir);
     for (name, base, _) in names.iter().filter(|(_, _, kind)| *kind == Kind::Log) {
         let all = batches(&disk.read(&dir.join(name)).unwrap());
         let mut position = 0;
@@ -622,7 +697,7 @@ fn check_files(disk: &SimDisk, partition: usize, log_start: Offset) {
             let batch = starts.values().find(|h| h.last_offset() == entry.offset).unwrap();
             assert_eq!(batch.max_timestamp, entry.timestamp);
         }
-        let largest = starts.values().map(|h| h.max_timestamp).max();
+        let largest = starts.values().filter(|h| h.record_count > 0).map(|h| h.max_timestamp).max();
         assert_eq!(times.last().map(|t| t.timestamp), largest, "a closed segment's largest timestamp is noted");
     }
     for (name, offset, _) in names.iter().filter(|(_, _, kind)| *kind == Kind::Snapshot) {

@@ -8,6 +8,7 @@
 
 use super::{
     AppendError,
+    compact::Compaction,
     epochs::Epochs,
     files::Kind,
     index::TimestampOffset,
@@ -123,6 +124,7 @@ pub struct PartitionLog {
     deleted: AtomicBool,
     watch: Watch,
     pub(super) stats: Stats,
+    pub(super) compaction: Compaction,
 }
 
 /// What a partition is built from when it's opened or made.
@@ -187,6 +189,7 @@ impl PartitionLog {
             deleted: AtomicBool::new(false),
             watch: Watch::default(),
             stats: Stats::default(),
+            compaction: Compaction::default(),
         })
     }
 
@@ -510,6 +513,8 @@ impl PartitionLog {
     pub(super) fn mark_deleted(&self) {
         self.deleted.store(true, Ordering::Release);
         let _ = self.failed.set("the topic is deleted".into());
+        // A swap of its files that is under way ends first: the directory's name may be another's next.
+        drop(self.writer.lock());
         self.watch.wake();
         self.syncing.watch.wake();
     }

@@ -261,6 +261,13 @@ impl ProducerStates {
         if !header.has_producer() {
             return None;
         }
+        if header.is_control() && header.record_count == 0 {
+            // Compaction has left the header of a marker, for the epoch in it.
+            let entry = self.producers.entry(header.producer_id).or_insert_with(|| ProducerEntry::new(header.producer_id));
+            entry.raise_epoch(header.producer_epoch);
+            entry.last_timestamp = header.max_timestamp;
+            return None;
+        }
         if header.is_control() {
             return marker.and_then(|marker| self.apply_marker(header, marker));
         }

@@ -6,7 +6,7 @@
 //! that can't be read and on formats that it doesn't know, and then changes nothing.
 
 use super::{
-    LogError, PartitionSpec, checkpoints,
+    LogError, PartitionSpec, checkpoints, compact,
     epochs::Epochs,
     files::{self, EPOCHS_FILE, Kind, METADATA_FILE, Stage},
     health::DirHealth,
@@ -58,7 +58,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     let place =
         Arc::new(Place { disk: Arc::clone(opening.disk), dir: opening.dir.clone(), index_interval, health: Arc::clone(opening.health) });
     let mut listing = place.disk.list(&place.dir)?;
-    if finish_replacements(&place, &listing)? {
+    if compact::finish_replacements(&place, &listing)? {
         listing = place.disk.list(&place.dir)?;
     }
     if !opening.has_metadata {
@@ -99,52 +99,6 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
         dirty: was_checked,
         dir_dirty: was_checked || !opening.has_metadata,
     })?)
-}
-
-/// Ends what a crash interrupted: a cleaner's complete segments (`.swap`) take the place of those that they cover; what is marked for removal
-/// goes. True if anything changed. Files of `.cleaned` are half-written, and any `.swap` at or above one belongs to a split that wasn't complete.
-fn finish_replacements(place: &Arc<Place>, listing: &[Entry]) -> Result<bool, LogError> {
-    let staged: Vec<_> =
-        listing.iter().filter_map(|e| files::parse(&e.name).map(|(offset, kind, stage)| (&e.name, offset, kind, stage))).collect();
-    if staged.iter().all(|(.., stage)| *stage == Stage::Live) {
-        return Ok(false);
-    }
-    let path = |name: &str| place.dir.join(name);
-    let cleaned_from = staged.iter().filter(|(.., stage)| *stage == Stage::Cleaned).map(|(_, offset, ..)| *offset).min();
-    let is_valid_swap = |offset: Offset| cleaned_from.is_none_or(|from| offset < from);
-    for (name, offset, _, stage) in &staged {
-        if matches!(stage, Stage::Deleted | Stage::Cleaned) || *stage == Stage::Swap && !is_valid_swap(*offset) {
-            remove_if_there(&*place.disk, &path(name))?;
-        }
-    }
-    let swaps: Vec<_> = staged.iter().filter(|(_, offset, _, stage)| *stage == Stage::Swap && is_valid_swap(*offset)).collect();
-    let logs = swaps.iter().filter(|(_, _, kind, _)| *kind == Kind::Log);
-    let from = logs.clone().map(|(_, offset, ..)| *offset).min();
-    let mut to = None;
-    for (name, offset, ..) in logs {
-        to = to.max(Some(end_of_file(&*place.disk.open(&path(name), OpenMode::Read)?, *offset)?));
-    }
-    if let (Some(from), Some(to)) = (from, to) {
-        for (name, ..) in staged.iter().filter(|(_, offset, _, stage)| *stage == Stage::Live && (from..to).contains(offset)) {
-            remove_if_there(&*place.disk, &path(name))?;
-        }
-    }
-    for (name, offset, kind, _) in swaps {
-        place.disk.rename(&path(name), &place.path(*offset, *kind))?;
-    }
-    place.disk.sync_dir(&place.dir)?;
-    Ok(true)
-}
-
-/// The offset after the last batch of a whole log file.
-fn end_of_file(file: &dyn DiskFile, base: Offset) -> Result<Offset, LogError> {
-    let mut buf = scan_buffer(file.len()?);
-    let mut walk = Walk::new(file, 0, file.len()?, &mut buf);
-    let mut end = base;
-    while let Some(batch) = walk.next_batch().map_err(io::Error::from)? {
-        end = batch.header.next_offset();
-    }
-    Ok(end)
 }
 
 /// Writes the topic id. It becomes durable with the first sync.
@@ -354,7 +308,8 @@ impl<'a> Recovery<'a> {
         let mut trusted = Some(trusted);
         for i in first..self.segments.len() {
             let Some(segment) = self.segments.get(i).cloned() else { break };
-            if segment.base() > end {
+            // Compaction leaves such gaps.
+            if segment.base() > end && !opening.spec.config.cleanup_compact {
                 tracing::warn!(partition = %opening.spec.topic, from = %end, to = %segment.base(), "no records in this range of offsets");
             }
             if i > first {

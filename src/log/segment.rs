@@ -69,8 +69,20 @@ impl Indexes {
 
     /// As read from files that hold exactly this.
     pub fn loaded(offsets: OffsetIndex, times: TimeIndex, aborted: Vec<AbortedTxn>) -> Self {
-        let written = [offsets.bytes().len(), times.bytes().len(), aborted.len().saturating_mul(txn_index::ENTRY_BYTES)].map(Some);
-        Self { offsets, times, aborted, written }
+        let mut loaded = Self { offsets, times, aborted, written: [None; 3] };
+        loaded.note_written();
+        loaded
+    }
+
+    /// The transaction index's file.
+    pub fn aborted_bytes(&self) -> Vec<u8> {
+        self.aborted.iter().flat_map(AbortedTxn::encode).collect()
+    }
+
+    /// The files hold exactly this.
+    pub fn note_written(&mut self) {
+        let aborted = self.aborted.len().saturating_mul(txn_index::ENTRY_BYTES);
+        self.written = [self.offsets.bytes().len(), self.times.bytes().len(), aborted].map(Some);
     }
 
     /// Makes the next flush write everything anew, whatever the files hold.
@@ -99,6 +111,8 @@ pub struct Segment {
     used: AtomicBool,
     /// A write that failed left bytes behind the last batch.
     torn: AtomicBool,
+    /// Another segment has, or is about to get, the names of its files: only who holds it already reads it, and it writes to none.
+    retired: AtomicBool,
     /// Its files have the names of removed ones.
     removed: AtomicBool,
 }
@@ -122,6 +136,7 @@ impl Segment {
             largest: Mutex::new(None),
             used: AtomicBool::new(true),
             torn: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             removed: AtomicBool::new(false),
         }
     }
@@ -366,10 +381,9 @@ impl Segment {
 
     /// Where a search for `timestamp` begins: all batches before it are earlier.
     pub fn start_of_time(&self, timestamp: Millis) -> io::Result<u64> {
-        self.with_index(|i| {
-            let from = i.times.floor(timestamp).map_or(self.base, |t| t.offset);
-            i.offsets.floor(from).map_or(0, |e| e.position.into())
-        })
+        let Some(from) = self.with_index(|i| i.times.floor(timestamp))? else { return Ok(0) };
+        // By the log itself: an index that doesn't fit it is found out here.
+        Ok(self.find(from.offset, self.size())?.map_or(0, |batch| batch.position))
     }
 
     /// The largest timestamp of the segment; `None` if it isn't known, and every search must look.
@@ -407,7 +421,10 @@ impl Segment {
     }
 
     fn write_index(&self, indexes: &mut Indexes) -> io::Result<()> {
-        let aborted: Vec<u8> = indexes.aborted.iter().flat_map(AbortedTxn::encode).collect();
+        if self.is_retired() {
+            return Ok(());
+        }
+        let aborted = indexes.aborted_bytes();
         let parts =
             [(Kind::OffsetIndex, indexes.offsets.bytes()), (Kind::TimeIndex, indexes.times.bytes()), (Kind::TxnIndex, aborted.as_slice())];
         for ((kind, bytes), written) in parts.into_iter().zip(&mut indexes.written) {
@@ -432,12 +449,29 @@ impl Segment {
 
     /// Makes the index files durable, after [`Segment::flush_index`].
     pub fn sync_index(&self) -> io::Result<()> {
+        if self.is_retired() {
+            return Ok(());
+        }
         for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex] {
             if let Some(file) = optional(self.place.disk.open(&self.path(kind), OpenMode::Write))? {
                 file.sync()?;
             }
         }
         Ok(())
+    }
+
+    /// Opens what is needed to read it without the names of its files, which it's about to lose. They stay open unless it rests.
+    pub fn hold_open(&self) -> io::Result<()> {
+        self.file()?;
+        self.with_index(|_| ())
+    }
+
+    pub fn set_retired(&self, retired: bool) {
+        self.retired.store(retired, Ordering::Release);
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     /// Closes the file until it's needed again.
@@ -470,13 +504,15 @@ impl Noted {
 
     pub fn note(&mut self, indexes: &mut Indexes, batch: &Found, interval: u64) {
         let end = TimestampOffset { timestamp: batch.header.max_timestamp, offset: batch.header.last_offset() };
-        let largest = self.largest.filter(|l| l.timestamp >= end.timestamp).unwrap_or(end);
-        self.largest = Some(largest);
+        // A batch that compaction has emptied has no record of its timestamp.
+        if batch.header.record_count > 0 && self.largest.is_none_or(|l| l.timestamp < end.timestamp) {
+            self.largest = Some(end);
+        }
         if batch.position.saturating_sub(self.last_entry) > interval
             && let Ok(position) = u32::try_from(batch.position)
         {
             indexes.offsets.append(end.offset, position);
-            indexes.times.append(largest);
+            self.finish(indexes);
             self.last_entry = batch.position;
         }
     }

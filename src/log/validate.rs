@@ -298,12 +298,7 @@ fn set_timestamps(stored: &mut BatchHeader, config: &TopicConfig, now: Millis, m
 }
 
 fn recompress(target: Compression, config: &TopicConfig, body: &[u8]) -> Result<Bytes, AppendError> {
-    let level = match target {
-        Compression::Gzip => config.compression_gzip_level,
-        Compression::Lz4 => config.compression_lz4_level,
-        Compression::Zstd => config.compression_zstd_level,
-        Compression::None | Compression::Snappy => 0,
-    };
+    let level = config.compression_level(target);
     // Nothing is wrong with the records: compressing fails only if the codec is out of memory.
     let compressed = compression::compress(target, level, body).map_err(|e| AppendError::Io(std::io::Error::other(e)))?;
     Ok(compressed.into())

@@ -165,6 +165,25 @@ impl BatchHeader {
         self.attributes & Self::DELETE_HORIZON != 0
     }
 
+    /// The time from which the batch's tombstones, or its transaction marker, may go.
+    pub fn delete_horizon(&self) -> Option<Millis> {
+        self.has_delete_horizon().then_some(self.base_timestamp)
+    }
+
+    /// Sets that time. The records' timestamps are relative to it then, and the CRC must be computed again.
+    pub fn set_delete_horizon(&mut self, horizon: Millis) {
+        self.attributes |= Self::DELETE_HORIZON;
+        self.base_timestamp = horizon;
+    }
+
+    /// The same batch without records: offsets, sequences, epochs and the largest timestamp stay (`DefaultRecordBatch.writeEmptyHeader`).
+    pub fn emptied(mut self) -> Self {
+        self.attributes &= Self::TIMESTAMP_TYPE | Self::TRANSACTIONAL | Self::CONTROL;
+        self.base_timestamp = Millis::NONE;
+        self.record_count = 0;
+        self
+    }
+
     pub fn has_producer(&self) -> bool {
         self.producer_id > ProducerId::NONE
     }

@@ -7,12 +7,14 @@ pub mod compression;
 pub mod control;
 pub mod header;
 pub mod records;
+pub mod rewrite;
 pub mod varint;
 
 pub use builder::BatchBuilder;
 pub use control::{ControlRecordType, EndTxnMarker};
 pub use header::{BatchHeader, Compression, HEADER_BYTES, TimestampType};
 pub use records::{BatchRecords, Record, RecordsError};
+pub use rewrite::Rewrite;
 
 #[cfg(test)]
 mod tests;

@@ -195,6 +195,16 @@ pub struct RecordIter<'a> {
     failed: bool,
 }
 
+impl<'a> RecordIter<'a> {
+    /// The next record, and its bytes as they're encoded, length and all.
+    pub fn next_encoded(&mut self) -> Option<Result<(Record<'a>, &'a [u8]), RecordsError>> {
+        let before = self.rest;
+        let record = self.next()?;
+        let encoded = before.get(..before.len().saturating_sub(self.rest.len())).unwrap_or_default();
+        Some(record.map(|record| (record, encoded)))
+    }
+}
+
 impl<'a> Iterator for RecordIter<'a> {
     type Item = Result<Record<'a>, RecordsError>;
 

@@ -19,4 +19,4 @@ pub use exposition::Exposition;
 pub use http::Source;
 pub use logs::RateLimited;
 pub use registry::Registry;
-pub use samples::{PartitionSample, TopicSample};
+pub use samples::{CompactionSample, PartitionSample, TopicSample};

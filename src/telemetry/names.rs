@@ -73,6 +73,12 @@ metrics! {
     PARTITION_LOG_END = Gauge "highwater_partition_log_end_offset" ["topic", "partition"] "The offset that the next record will get";
     PARTITION_SIZE = Gauge "highwater_partition_size_bytes" ["topic", "partition"] "Bytes of the partition's segments, without their indexes";
     PARTITION_SEGMENTS = Gauge "highwater_partition_segments" ["topic", "partition"] "Segments of the partition, the active one included";
+    COMPACTION_READ = Counter "highwater_compaction_read_bytes_total" [] "Bytes that compaction read, for the newest offsets of keys and for what stays";
+    COMPACTION_WRITTEN = Counter "highwater_compaction_written_bytes_total" [] "Bytes that compaction wrote";
+    COMPACTIONS = Counter "highwater_compactions_total" [] "Partitions' logs compacted";
+    COMPACTION_MAX_DIRTY = Gauge "highwater_compaction_max_dirty_ratio" [] "The dirty share of the dirtiest compacted log at the last look, from 0 to 1";
+    COMPACTION_LAST_RUN = Gauge "highwater_compaction_last_run_timestamp_seconds" [] "When compaction last looked for something to do, in seconds since 1970";
+    COMPACTION_UNCLEANABLE = Gauge "highwater_compaction_uncleanable_partitions" [] "Partitions that are not compacted any more because their log can't be read";
     BUILD_INFO = Gauge "highwater_build_info" ["version"] "Always 1; its label says which version runs";
     PROCESS_START_TIME = Gauge "process_start_time_seconds" [] "When the process started, in seconds since 1970";
     PROCESS_CPU = Counter "process_cpu_seconds_total" [] "CPU time, user and system";

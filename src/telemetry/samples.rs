@@ -76,6 +76,29 @@ pub fn render_topics<'a>(out: &mut Exposition, topics: impl IntoIterator<Item = 
     family(&names::TOPIC_SENT_RECORDS, |s| s.sent_records);
 }
 
+/// What compaction did since the broker started, and what is left to do.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct CompactionSample {
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub compactions: u64,
+    /// From 0 to 1.
+    pub max_dirty_ratio: f64,
+    /// Seconds since 1970.
+    pub last_run_s: f64,
+    pub uncleanable_partitions: u64,
+}
+
+/// Writes compaction's families.
+pub fn render_compaction(out: &mut Exposition, sample: &CompactionSample) {
+    out.single(&names::COMPACTION_READ, &[], sample.read_bytes);
+    out.single(&names::COMPACTION_WRITTEN, &[], sample.written_bytes);
+    out.single(&names::COMPACTIONS, &[], sample.compactions);
+    out.single(&names::COMPACTION_MAX_DIRTY, &[], sample.max_dirty_ratio);
+    out.single(&names::COMPACTION_LAST_RUN, &[], sample.last_run_s);
+    out.single(&names::COMPACTION_UNCLEANABLE, &[], sample.uncleanable_partitions);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
