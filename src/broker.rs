@@ -205,7 +205,7 @@ fn settle(logs: &Logs, cluster: &Cluster, now: Millis) -> anyhow::Result<()> {
     for (partition, verdict) in found.iter().zip(verdicts) {
         match verdict {
             Verdict::Belongs(id) if known.topic_by_id(id).is_none() => {
-                tracing::info!(dir = %partition.dir.display(), "took over a partition that the metadata did not know; its topic has default configs");
+                tracing::info!(dir = %partition.dir.display(), "took over a partition that the metadata did not know; its topic keeps everything (retention.ms=-1) until its configs are set");
             }
             Verdict::Belongs(_) | Verdict::Kafkas => {}
             Verdict::Remove => logs.delete_found(partition, now)?,

@@ -90,7 +90,7 @@ impl Image {
     }
 
     fn record(&self, name: TopicName, topic: Adopted) -> Record {
-        let overrides = internal_overrides(&name);
+        let overrides = adopted_overrides(&name);
         Record::Topic { id: topic.id, name, overrides, partitions: self.states(0, &topic.epochs) }
     }
 
@@ -140,6 +140,16 @@ fn adopt(adopted: &mut BTreeMap<TopicName, Adopted>, one: &FoundPartition, fresh
     let Some(id) = own.or_else(fresh) else { return Verdict::Stray("there is no id for its topic".to_owned()) };
     adopted.insert(one.topic.topic.clone(), Adopted { id, epochs: BTreeMap::from([(index, next_epoch(one))]) });
     Verdict::Belongs(id)
+}
+
+/// What an adopted topic's configs begin as. Those that it had where it was written are not in its directories: until they are set again
+/// nothing of it may be deleted by age or size, which the broker's defaults would do.
+fn adopted_overrides(name: &TopicName) -> BTreeMap<String, String> {
+    let internal = internal_overrides(name);
+    if !internal.is_empty() {
+        return internal;
+    }
+    ["retention.ms", "retention.bytes"].map(|key| (key.to_owned(), "-1".to_owned())).into()
 }
 
 /// The overrides that Kafka creates its internal topics with: retention would eat what they hold.

@@ -414,6 +414,9 @@ fn directories_without_a_journal_become_topics_again() {
     let names: Vec<String> = cluster.image().topics().map(|topic| topic.name.to_string()).collect();
     assert_eq!(names, ["__consumer_offsets", "k", "old"]);
     assert!(cluster.image().topic("__consumer_offsets").unwrap().config.cleanup_compact);
+    // Their configs are not in the directories: nothing is deleted by the broker's defaults.
+    let kept = &cluster.image().topic("k").unwrap().config.clone();
+    assert_eq!((kept.retention_ms, kept.retention_bytes), (-1, -1));
     // The next start knows them.
     let again = open(&disk).unwrap();
     let image = again.image();
@@ -463,4 +466,14 @@ fn overrides_are_resolved_over_the_defaults_of_this_start() {
     let again = Cluster::open(Arc::new(disk), &config(&["log.retention.hours=1"])).unwrap();
     assert_eq!(again.image().topic("t").unwrap().config.retention_ms, 3_600_000);
     assert_eq!(again.image().topic("t").unwrap().overrides, BTreeMap::new());
+}
+
+#[test]
+fn ids_that_the_logs_know_are_not_given_out() {
+    let cluster = new();
+    assert_eq!(cluster.next_producer_id().unwrap(), crate::types::ProducerId(0));
+    cluster.producer_seen(crate::types::ProducerId(5_000)).unwrap();
+    cluster.producer_seen(crate::types::ProducerId(3)).unwrap();
+    let next: Vec<i64> = (0..1_000).map(|_| cluster.next_producer_id().unwrap().0).collect();
+    assert_eq!((next[0], next[999]), (1, 5_001), "the rest of the block that was taken, then from above");
 }
