@@ -367,7 +367,11 @@ async fn tick(context: Arc<Context>, mut stopping: watch::Receiver<bool>) {
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
         let at_work = context.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || at_work.logs.tick(at_work.now())).await {
+        let chores = move || {
+            at_work.logs.tick(at_work.now());
+            at_work.groups.sweep(|topic| at_work.cluster.look().topic(topic.as_str()).is_some());
+        };
+        if let Err(error) = tokio::task::spawn_blocking(chores).await {
             tracing::error!(%error, "the logs' clockwork failed");
         }
     }

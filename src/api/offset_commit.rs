@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     codec::shape::{Field, I32, I64, Kind, Shape, TEXT, always, since},
-    group::{Commit, CommitPartition},
+    group::{Commit, CommitPartition, Decision},
     net::{Answer, Refusal},
-    types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicPartition},
+    types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition},
 };
 use kafka_protocol::messages::{
     OffsetCommitRequest, OffsetCommitResponse,
@@ -71,7 +71,15 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
         tells_missing_group: request.version() >= 9,
         partitions,
     };
-    let outcome = context.groups.decide(&asked.group_id, |groups, now| groups.decide_commit(now, &commit));
+    let ids: Vec<TopicId> = asked.topics.iter().filter_map(|topic| image.topic(&topic.name)).map(|topic| topic.id).collect();
+    let outcome = context.groups.decide(&asked.group_id, |groups, now| {
+        // A topic that was deleted meanwhile has had its offsets forgotten: this commit would stay, and pass for the next topic's.
+        let image = context.image();
+        match ids.iter().all(|id| image.topic_by_id(*id).is_some()) {
+            true => groups.decide_commit(now, &commit),
+            false => Decision::only(Err(ErrorCode::UnknownTopicOrPartition)),
+        }
+    });
     when_committed(request, outcome, move |_, reply| respond(&asked, &known, reply))
 }
 

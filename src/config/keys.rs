@@ -492,7 +492,7 @@ pub static KEYS: &[Key] = &[
         "offsets.topic.segment.bytes",
         Int,
         Some("104857600"),
-        AtLeast(1),
+        AtLeast(1_048_576),
         High,
         "segment.bytes of __consumer_offsets, when it is created.",
     ),

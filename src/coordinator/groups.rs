@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -49,6 +49,10 @@ pub struct GroupCoordinator {
     opening: Mutex<()>,
     timers: Arc<Timers>,
     tickets: AtomicU64,
+    /// Deleted topics whose offsets could not be forgotten yet, and when they were deleted.
+    gone: Mutex<Vec<(TopicName, Millis)>>,
+    /// Offsets of topics that aren't there may be left from before the start.
+    strays: AtomicBool,
 }
 
 impl GroupCoordinator {
@@ -62,6 +66,8 @@ impl GroupCoordinator {
             opening: Mutex::default(),
             timers: Arc::default(),
             tickets: AtomicU64::new(1),
+            gone: Mutex::default(),
+            strays: AtomicBool::new(true),
         }
     }
 
@@ -190,11 +196,40 @@ impl GroupCoordinator {
 
     /// A topic was deleted: so are the offsets of it. Blocks on the disk.
     pub fn topic_deleted(&self, topic: &TopicName) {
+        if !self.forget_topic(topic, Millis(i64::MAX)) {
+            tracing::warn!(%topic, "offsets of a deleted topic can't be forgotten now; it is tried again");
+            self.gone.lock().push((topic.clone(), self.clock.now()));
+        }
+    }
+
+    /// Whether no shard is left to try again. One that can't be loaded has nothing to forget.
+    fn forget_topic(&self, topic: &TopicName, until: Millis) -> bool {
+        let forget = |shard: &Arc<Shard>| match shard.clean(self.now(), |groups| groups.decide_topic_deleted(topic, until)) {
+            Ok(()) | Err(ErrorCode::NotCoordinator) => true,
+            Err(_) => false,
+        };
+        // Every shard is asked, whatever the others say.
+        let left = self.shards.load().by_partition.iter().flatten().filter(|shard| !forget(shard)).count();
+        left == 0
+    }
+
+    /// What a deletion could not do at once, or a crash cut short: offsets of topics that are gone are forgotten. Blocks on the disk.
+    pub fn sweep(&self, is_there: impl Fn(&TopicName) -> bool) {
+        let gone = std::mem::take(&mut *self.gone.lock());
+        let left: Vec<_> = gone.into_iter().filter(|(topic, deleted)| !self.forget_topic(topic, *deleted)).collect();
+        self.gone.lock().extend(left);
+        if !self.strays.load(Ordering::Acquire) {
+            return;
+        }
+        let mut all = true;
         for shard in self.shards.load().by_partition.iter().flatten() {
-            if let Err(error) = shard.clean(self.now(), |groups| groups.decide_topic_deleted(topic)) {
-                tracing::warn!(partition = %shard.log().topic(), %topic, %error, "offsets of a deleted topic stay until they expire");
+            match shard.clean(self.now(), |groups| groups.decide_strays(&is_there)) {
+                Ok(0) | Err(ErrorCode::NotCoordinator) => {}
+                Ok(offsets) => tracing::info!(partition = %shard.log().topic(), offsets, "forgot offsets of topics that are gone"),
+                Err(_) => all = false,
             }
         }
+        self.strays.store(!all, Ordering::Release);
     }
 
     /// Forgets what is too old. Blocks on the disk.

@@ -291,3 +291,26 @@ fn offsets_of_a_deleted_topic_are_gone_after_a_restart() {
     broker.groups.query_all(|groups| left += groups.len()).unwrap();
     assert_eq!(left, 0);
 }
+
+/// The topic is deleted while the groups are still being loaded, or the broker is killed before the offsets are forgotten.
+#[test]
+fn offsets_that_a_deletion_has_left_are_swept() {
+    let t = TopicName::new("t").unwrap();
+    for killed in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let broker = Broker::started(dir.path());
+        broker.commit("a", "", -1, 1).unwrap();
+        drop(broker);
+        let broker = Broker::open(dir.path());
+        if !killed {
+            broker.groups.topic_deleted(&t);
+        }
+        broker.groups.sweep(|_| true);
+        broker.groups.load();
+        assert_eq!(broker.committed("a"), Ok(Some(1)));
+        broker.groups.sweep(|_| !killed);
+        assert_eq!(broker.committed("a"), Ok(None), "killed: {killed}");
+        drop(broker);
+        assert_eq!(Broker::started(dir.path()).committed("a"), Ok(None), "killed: {killed}");
+    }
+}

@@ -70,14 +70,15 @@ impl Offsets {
         }
     }
 
-    /// Tombstones for all offsets of a topic.
-    fn tombstones_of(&self, group: &GroupId, topic: &TopicName) -> Vec<Record> {
+    /// Tombstones for the offsets of a topic that were committed by `until`.
+    fn tombstones_of(&self, group: &GroupId, topic: &TopicName, until: Millis) -> Vec<Record> {
         let tombstone = |partition: &PartitionIndex| Record::Offset {
             group: group.clone(),
             partition: TopicPartition { topic: topic.clone(), partition: *partition },
             value: None,
         };
-        self.0.get(topic).into_iter().flat_map(BTreeMap::keys).map(tombstone).collect()
+        let old = self.0.get(topic).into_iter().flatten().filter(|(_, committed)| committed.committed_at <= until);
+        old.map(|(partition, _)| tombstone(partition)).collect()
     }
 
     /// Tombstones for the offsets that `which` picks.
@@ -220,10 +221,18 @@ impl Groups {
         Decision { records, ..Decision::only(forgotten) }
     }
 
-    /// The topic is gone, and so are its offsets.
-    pub fn decide_topic_deleted(&self, topic: &TopicName) -> Decision<()> {
-        let of_topic = self.iter().flat_map(|(id, group)| group.offsets().tombstones_of(id, topic));
+    /// The topic is gone, and so are its offsets: those committed by `until`, since another topic may have its name by now.
+    pub fn decide_topic_deleted(&self, topic: &TopicName, until: Millis) -> Decision<()> {
+        let of_topic = self.iter().flat_map(|(id, group)| group.offsets().tombstones_of(id, topic, until));
         Decision { records: of_topic.collect(), ..Decision::only(()) }
+    }
+
+    /// Offsets of topics that aren't there: their deletion was cut short by a crash. How many.
+    pub fn decide_strays(&self, is_there: impl Fn(&TopicName) -> bool) -> Decision<usize> {
+        let strays = self.iter().flat_map(|(id, group)| group.offsets().tombstones(id, |topic, _, _| !is_there(topic)));
+        let records: Vec<_> = strays.collect();
+        let count = records.len();
+        Decision { records, ..Decision::only(count) }
     }
 
     /// What a group committed for a partition.

@@ -182,7 +182,14 @@ fn a_deleted_topics_offsets_go_with_it() {
     let mut ctx = Ctx::undelayed();
     ctx.commit_from(ctx.admin(), "t", 7).unwrap();
     ctx.commit_from(ctx.admin(), "u", 7).unwrap();
-    let decision = ctx.groups.decide_topic_deleted(&TopicName::new("t").unwrap());
+    let t = TopicName::new("t").unwrap();
+    let before = ctx.groups.decide_topic_deleted(&t, Millis(i64::MIN));
+    assert!(before.records.is_empty(), "committed after another topic took the name");
+    let decision = ctx.groups.decide_topic_deleted(&t, Millis(i64::MAX));
     ctx.apply(decision);
     assert_eq!((ctx.committed("t"), ctx.committed("u")), (None, Some(7)));
+    assert_eq!(ctx.groups.decide_strays(|topic| topic.as_str() == "u").reply, 0);
+    let strays = ctx.groups.decide_strays(|_| false);
+    assert_eq!(ctx.apply(strays), 1);
+    assert_eq!(ctx.committed("u"), None);
 }
