@@ -101,7 +101,7 @@ impl DirHealth {
     fn say_low(&self, free: u64) {
         tracing::error!(
             dir = %self.path.display(), free_bytes = free,
-            "appends to this data directory are refused: less than log.dir.min.free.bytes (set it lower, 0 is off, or make room) are free; producers retry, reads go on"
+            "appends to this data directory are refused: less than log.dir.min.free.bytes are free (make room, or set it lower; 0 is off); producers retry, reads go on"
         );
     }
 
