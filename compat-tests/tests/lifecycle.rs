@@ -105,6 +105,18 @@ fn a_deleted_topic_stays_deleted_when_it_is_killed_right_after() -> Result<()> {
     Ok(())
 }
 
+/// Whoever reads what an offline command says may have seen enough: that is no crash.
+#[test]
+fn verify_ends_as_it_should_where_nobody_reads() -> Result<()> {
+    let mut broker = Broker::start()?;
+    produce(&broker, "t", &["one"])?;
+    broker.stop()?;
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full")?;
+    let status = Command::new(tools::highwater()?).arg("verify").arg(broker.data()).stdout(full).status()?;
+    ensure!(status.success(), "verify ended with {status}");
+    Ok(())
+}
+
 #[test]
 fn its_health_and_its_metrics_are_answered_over_http() -> Result<()> {
     let broker = Broker::start()?;

@@ -36,7 +36,8 @@ pub fn run(args: &DumpLogArgs) -> anyhow::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             dumped => dumped.with_context(|| format!("dump {}", file.display()))?,
         };
-        findings.iter().for_each(|finding| eprintln!("{finding}"));
+        // Not `eprintln!`: it panics where stderr cannot be written. The exit code tells all the same.
+        findings.iter().for_each(|finding| _ = writeln!(io::stderr(), "{finding}"));
         wrong = wrong.saturating_add(findings.iter().filter(|finding| finding.severity == Severity::Wrong).count());
     }
     if wrong > 0 {
