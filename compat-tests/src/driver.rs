@@ -71,6 +71,8 @@ pub enum Client {
     Java,
     /// kafkajs: no `consume`, as it reads only in groups.
     Node,
+    /// aiokafka: only `member`.
+    Aio,
 }
 
 impl Client {
@@ -82,6 +84,7 @@ impl Client {
             Self::Sarama => "sarama",
             Self::Java => "java",
             Self::Node => "node",
+            Self::Aio => "aiokafka",
         }
     }
 
@@ -91,15 +94,17 @@ impl Client {
             command.arg(which);
             Ok(command)
         };
+        let python = |program: &str| -> Result<Command> {
+            let mut command = Command::new(tools::installed("python/bin/python")?);
+            command.arg(tools::home().join("clients/python").join(program));
+            Ok(command)
+        };
         match self {
             Self::Franz => go("franz"),
             Self::Sarama => go("sarama"),
             Self::Java => tools::java("Driver"),
-            Self::Python => {
-                let mut command = Command::new(tools::installed("python/bin/python")?);
-                command.arg(tools::home().join("clients/python/driver.py"));
-                Ok(command)
-            }
+            Self::Python => python("driver.py"),
+            Self::Aio => python("aio.py"),
             Self::Node => {
                 let mut command = Command::new("node");
                 command.env("NODE_PATH", tools::installed("node/node_modules")?).arg(tools::home().join("clients/node/driver.js"));

@@ -26,6 +26,19 @@ pub enum Strategy {
     Range,
     /// Only what moves is given up (KIP-429).
     CooperativeSticky,
+    /// The broker chooses, and moves one partition at a time (KIP-848). Of the clients here only kafka-clients and librdkafka speak it.
+    Consumer,
+}
+
+impl Strategy {
+    /// As the programs are told.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Range => "range",
+            Self::CooperativeSticky => "cooperative-sticky",
+            Self::Consumer => "consumer",
+        }
+    }
 }
 
 /// What a member has told of itself.
@@ -38,10 +51,19 @@ pub struct Seen {
     pub changed_at: Vec<Instant>,
     /// How often each record came.
     pub records: BTreeMap<(i32, i64), usize>,
+    /// Every record and every change, in the order in which they were told.
+    pub told: Vec<(Instant, Told)>,
     pub errors: Vec<String>,
     pub closed: bool,
     /// When it was.
     pub closed_at: Option<Instant>,
+}
+
+/// An event of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    Record(i32, i64),
+    Owns(BTreeSet<i32>),
 }
 
 #[derive(Default)]
@@ -62,13 +84,9 @@ impl Member {
     /// # Errors
     /// If the program can't be started.
     pub fn start(client: Client, bootstrap: &str, topic: &str, group: &str, strategy: Strategy, instance: Option<&str>) -> Result<Self> {
-        let strategy = match strategy {
-            Strategy::Range => "range",
-            Strategy::CooperativeSticky => "cooperative-sticky",
-        };
         let mut child = client
             .command()?
-            .args(["member", bootstrap, topic, group, strategy, instance.unwrap_or("-")])
+            .args(["member", bootstrap, topic, group, strategy.name(), instance.unwrap_or("-")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -175,6 +193,38 @@ pub fn wait_for_even_shares(members: &[&Member], partitions: i32) -> Result<()> 
     })
 }
 
+/// That no partition had two readers at once: whoever reads on, beyond what another has read meanwhile, has told in between that the partition
+/// was taken from it. Within one generation a partition is one member's, so a record is read twice only across a change.
+///
+/// # Errors
+/// If there were two.
+pub fn ensure_one_reader(all: &[Seen]) -> Result<()> {
+    for (nth, seen) in all.iter().enumerate() {
+        // The last record of each partition, as long as the partition is not given up.
+        let mut held: BTreeMap<i32, (Instant, i64)> = BTreeMap::new();
+        for (at, told) in &seen.told {
+            match told {
+                Told::Owns(owns) => held.retain(|partition, _| owns.contains(partition)),
+                Told::Record(partition, offset) => {
+                    if let Some((since, _)) = held.insert(*partition, (*at, *offset)) {
+                        let others = all.iter().enumerate().filter(|(other, _)| *other != nth).flat_map(|(_, other)| &other.told);
+                        let between = others.filter(|(then, _)| since < *then && then < at);
+                        let read = between.filter_map(|(_, told)| match told {
+                            Told::Record(p, theirs) if p == partition => Some(*theirs),
+                            _ => None,
+                        });
+                        // Words may arrive a little late: an older record says nothing.
+                        if let Some(theirs) = read.filter(|theirs| theirs < offset).max() {
+                            bail!("partition {partition} had two readers: one read {theirs} while another read up to {offset}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 fn lock(shared: &Shared) -> MutexGuard<'_, Seen> {
     shared.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -187,13 +237,15 @@ fn note(shared: &Shared, line: &str) {
     let mut seen = lock(shared);
     if let Some(owns) = event["owns"].as_array() {
         seen.owns = owns.iter().filter_map(|p| i32::try_from(p.as_i64()?).ok()).collect();
-        let owns = seen.owns.clone();
-        seen.changes.push(owns);
-        seen.changed_at.push(Instant::now());
+        let (owns, now) = (seen.owns.clone(), Instant::now());
+        seen.changes.push(owns.clone());
+        seen.changed_at.push(now);
+        seen.told.push((now, Told::Owns(owns)));
     }
     if let (Some(partition), Some(offset)) = (event["record"][0].as_i64(), event["record"][1].as_i64()) {
         let partition = i32::try_from(partition).unwrap_or(-1);
         *seen.records.entry((partition, offset)).or_default() += 1;
+        seen.told.push((Instant::now(), Told::Record(partition, offset)));
     }
     if let Some(error) = event["error"].as_str() {
         seen.errors.push(error.to_owned());
@@ -203,4 +255,25 @@ fn note(shared: &Shared, line: &str) {
     }
     drop(seen);
     shared.changed.notify_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(start: Instant, told: &[(u64, Told)]) -> Seen {
+        let told = told.iter().map(|(ms, told)| (start + Duration::from_millis(*ms), told.clone())).collect();
+        Seen { told, ..Seen::default() }
+    }
+
+    #[test]
+    fn two_readers_are_noticed_and_a_change_of_owner_is_none() {
+        let start = Instant::now();
+        let owns = |partitions: &[i32]| Told::Owns(partitions.iter().copied().collect());
+        let stubborn = seen(start, &[(0, owns(&[1])), (10, Told::Record(1, 0)), (30, Told::Record(1, 2))]);
+        let other = seen(start, &[(15, owns(&[1])), (20, Told::Record(1, 1))]);
+        assert!(ensure_one_reader(&[stubborn, other.clone()]).is_err());
+        let polite = seen(start, &[(0, owns(&[1])), (10, Told::Record(1, 0)), (12, owns(&[])), (25, owns(&[1])), (30, Told::Record(1, 2))]);
+        ensure_one_reader(&[polite, other]).unwrap();
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use compat_tests::corpus::Record;
 use compat_tests::driver::{Client, Codec};
-use compat_tests::member::{Member, Seen, Strategy, wait_for_all, wait_for_even_shares};
+use compat_tests::member::{Member, Seen, Strategy, ensure_one_reader, wait_for_all, wait_for_even_shares};
 use compat_tests::{Target, console};
 use kafka_protocol::messages::{DescribeGroupsRequest, GroupId, OffsetFetchRequest, offset_fetch_request::OffsetFetchRequestGroup};
 use kafka_protocol::protocol::StrBytes;
@@ -78,7 +78,8 @@ fn comes_and_goes_on(target: &mut Target, client: Client, strategy: Strategy) ->
         a.wait_until("it reads on after the broker was killed", |seen| read([seen, &b, &c]) == offsets(40))?;
         wait_for_even_shares(&[&a], PARTITIONS)?;
     }
-    let before = read([&a.close()?, &b, &c]);
+    let a = a.close()?;
+    let before = read([&a, &b, &c]);
 
     let d = join()?;
     produce(target, &topic, 1)?;
@@ -86,7 +87,7 @@ fn comes_and_goes_on(target: &mut Target, client: Client, strategy: Strategy) ->
     let d = d.close()?;
     let again: Vec<_> = d.records.keys().filter(|record| before.contains(record)).collect();
     ensure!(again.is_empty(), "read again, though it was committed: {again:?}");
-    Ok(())
+    ensure_one_reader(&[a, b, c, d])
 }
 
 #[test]
@@ -127,6 +128,11 @@ fn sarama_eager() {
 #[test]
 fn kafkajs_eager() {
     comes_and_goes(Client::Node, Strategy::Range);
+}
+
+#[test]
+fn aiokafka_eager() {
+    comes_and_goes(Client::Aio, Strategy::Range);
 }
 
 /// A static member is closed and started again: it gets the same partitions, and the others notice nothing. A second one of its name
@@ -174,21 +180,37 @@ fn sarama_static() {
     static_members(Client::Sarama, Strategy::Range);
 }
 
-/// Clients of different libraries in one group: they agree on the protocol that all of them know.
+#[test]
+fn aiokafka_static() {
+    static_members(Client::Aio, Strategy::Range);
+}
+
+/// Clients of different libraries in one group, while they come and go: they agree on the protocol that all of them know.
 #[test]
 fn libraries_share_a_group() {
     Target::with(|target| {
         let bootstrap = target.bootstrap();
         Client::Python.create(&bootstrap, "mixed", PARTITIONS)?;
-        let clients = [Client::Java, Client::Python, Client::Franz, Client::Sarama];
-        let members = clients
-            .iter()
-            .map(|client| Member::start(*client, &bootstrap, "mixed", "mixed", Strategy::Range, None))
-            .collect::<Result<Vec<_>>>()?;
-        let members: Vec<&Member> = members.iter().collect();
-        wait_for_even_shares(&members, PARTITIONS)?;
+        let join = |client: Client| Member::start(client, &bootstrap, "mixed", "mixed", Strategy::Range, None);
+        let clients = [Client::Java, Client::Python, Client::Franz, Client::Sarama, Client::Node, Client::Aio];
+        let mut members = clients.into_iter().map(join).collect::<Result<Vec<_>>>()?;
+        wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS)?;
         produce(target, "mixed", 10)?;
-        wait_for_all(&members, "all is read", |seen| read(seen) == offsets(10))
+        wait_for_all(&members.iter().collect::<Vec<_>>(), "all is read", |seen| read(seen) == offsets(10))?;
+        let mut gone = Vec::new();
+        for (nth, client) in clients.into_iter().enumerate() {
+            gone.push(members.remove(0).close()?);
+            wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS).with_context(|| format!("{} left", client.name()))?;
+            members.push(join(client)?);
+            wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS).with_context(|| format!("{} came", client.name()))?;
+            produce(target, "mixed", 2)?;
+            let by_partition = 12 + 2 * i64::try_from(nth)?;
+            wait_for_all(&members.iter().collect::<Vec<_>>(), "all is read", |seen| {
+                read(seen.iter().chain(&gone)) == offsets(by_partition)
+            })?;
+        }
+        gone.extend(members.iter().map(Member::seen));
+        ensure_one_reader(&gone)
     });
 }
 

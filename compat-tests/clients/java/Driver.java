@@ -7,20 +7,25 @@ import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -109,14 +114,20 @@ public final class Driver {
         Map<String, Object> config = new HashMap<>(Map.of(
                 "bootstrap.servers", bootstrap,
                 "group.id", group,
-                "group.protocol", "classic",
-                "partition.assignment.strategy", strategy.equals("cooperative-sticky")
-                        ? "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-                        : "org.apache.kafka.clients.consumer.RangeAssignor",
-                "session.timeout.ms", 6000,
-                "heartbeat.interval.ms", 500,
                 "auto.offset.reset", "earliest",
                 "enable.auto.commit", false));
+        if (strategy.equals("consumer")) {
+            // KIP-848: timeouts and assignors are the broker's.
+            config.put("group.protocol", "consumer");
+        } else {
+            config.putAll(Map.of(
+                    "group.protocol", "classic",
+                    "partition.assignment.strategy", strategy.equals("cooperative-sticky")
+                            ? "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+                            : "org.apache.kafka.clients.consumer.RangeAssignor",
+                    "session.timeout.ms", 6000,
+                    "heartbeat.interval.ms", 500));
+        }
         if (!instance.equals("-")) {
             config.put("group.instance.id", instance);
         }
@@ -132,15 +143,9 @@ public final class Driver {
         reader.setDaemon(true);
         reader.start();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
-            consumer.subscribe(List.of(topic));
-            List<Integer> owns = null;
+            consumer.subscribe(List.of(topic), new Telling());
             while (!ended.get()) {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
-                List<Integer> now = consumer.assignment().stream().map(TopicPartition::partition).sorted().collect(Collectors.toList());
-                if (!now.equals(owns)) {
-                    owns = now;
-                    say("owns", owns);
-                }
                 for (ConsumerRecord<byte[], byte[]> record : records) {
                     say("record", List.of(record.partition(), record.offset()));
                 }
@@ -155,8 +160,29 @@ public final class Driver {
         say("closed", true);
     }
 
-    private static void say(String event, Object what) throws IOException {
-        System.out.println(JSON.writeValueAsString(Map.of(event, what)));
+    /** Tells of every change as it happens: a look after each poll would miss partitions that were lost and given back meanwhile. */
+    private static final class Telling implements ConsumerRebalanceListener {
+        private final Set<Integer> owns = new TreeSet<>();
+
+        @Override
+        public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+            partitions.forEach(partition -> owns.add(partition.partition()));
+            say("owns", owns);
+        }
+
+        @Override
+        public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            partitions.forEach(partition -> owns.remove(partition.partition()));
+            say("owns", owns);
+        }
+    }
+
+    private static void say(String event, Object what) {
+        try {
+            System.out.println(JSON.writeValueAsString(Map.of(event, what)));
+        } catch (IOException impossible) {
+            throw new UncheckedIOException(impossible);
+        }
         System.out.flush();
     }
 

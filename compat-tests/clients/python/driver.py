@@ -104,25 +104,32 @@ def member(bootstrap, topic, group, strategy, instance):
     config = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
-        "partition.assignment.strategy": strategy,
-        "session.timeout.ms": 6000,
-        "heartbeat.interval.ms": 500,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
+    if strategy == "consumer":
+        # KIP-848: timeouts and assignors are the broker's.
+        config["group.protocol"] = "consumer"
+    else:
+        config |= {"partition.assignment.strategy": strategy, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
     if instance != "-":
         config["group.instance.id"] = instance
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     consumer = Consumer(config)
-    consumer.subscribe([topic])
-    owns = None
+    owns = set()
+
+    def change(how):
+        def changed(_consumer, partitions):
+            how(found.partition for found in partitions)
+            say({"owns": sorted(owns)})
+
+        return changed
+
+    gained, gone = change(owns.update), change(owns.difference_update)
+    consumer.subscribe([topic], on_assign=gained, on_revoke=gone, on_lost=gone)
     while not ended.is_set():
         message = consumer.poll(0.1)
-        now = sorted(found.partition for found in consumer.assignment())
-        if now != owns:
-            owns = now
-            say({"owns": owns})
         if message is None:
             continue
         if message.error() is not None:
