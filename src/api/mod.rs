@@ -37,6 +37,7 @@ pub mod produce;
 pub mod request;
 mod resources;
 pub mod sync_group;
+pub mod update_features;
 
 use crate::{
     codec::{Malformed, RequestHeader, header::Prelude, shape::Shape},
@@ -121,6 +122,7 @@ pub static APIS: &[&Api] = &[
     &delete_groups::API,
     &incremental_alter_configs::API,
     &offset_delete::API,
+    &update_features::API,
     &describe_cluster::API,
     &describe_topic_partitions::API,
 ];

@@ -210,6 +210,19 @@ fn create_partitions() {
 }
 
 #[test]
+fn update_features() {
+    use messages::update_features_request::FeatureUpdateKey;
+    shape_holds(&update_features::API, |v| {
+        let of = |name| {
+            let update = FeatureUpdateKey::default().with_feature(text(name)).with_max_version_level(2);
+            update.with_allow_downgrade(v == 0).with_upgrade_type(if v >= 1 { 3 } else { 1 })
+        };
+        let request = messages::UpdateFeaturesRequest::default().with_timeout_ms(9).with_feature_updates(["a", "bc"].map(of).into());
+        request.with_validate_only(v >= 1)
+    });
+}
+
+#[test]
 fn describe_cluster() {
     shape_holds(&describe_cluster::API, |v| {
         messages::DescribeClusterRequest::default()

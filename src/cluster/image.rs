@@ -3,7 +3,7 @@
 //!
 //! [`Image::apply`] is the only thing that changes it, live and after a restart. Knows no file and no clock.
 
-use super::record::Record;
+use super::{features::Levels, record::Record};
 use crate::{
     config::{HostPort, TopicConfig, TopicDefaults},
     types::{BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName},
@@ -79,6 +79,8 @@ pub struct Image {
     pub deleting: BTreeMap<TopicId, TopicName>,
     /// The first producer id that has not been given out.
     pub next_producer_id: i64,
+    /// The features' levels.
+    pub features: Levels,
 }
 
 impl Image {
@@ -92,6 +94,7 @@ impl Image {
             topics_by_id: Arc::default(),
             deleting: BTreeMap::new(),
             next_producer_id: 0,
+            features: Levels::default(),
         }
     }
 
@@ -142,6 +145,7 @@ impl Image {
                 self.deleting.remove(id);
             }
             Record::ProducerIds { next } => self.next_producer_id = *next,
+            Record::Features { levels } => self.features.clone_from(levels),
             Record::LeaderReturned { broker } => self.leader_returned(*broker),
             Record::LeaderEpochSet { id, partition, leader_epoch } => self.change(*id, |topic| {
                 let state = usize::try_from(partition.0).ok().and_then(|index| topic.partitions.get_mut(index));
@@ -202,6 +206,9 @@ impl Image {
         }));
         records.extend(self.deleting.iter().map(|(id, name)| Record::Deleted { id: *id, name: name.clone() }));
         records.push(Record::ProducerIds { next: self.next_producer_id });
+        if self.features != Levels::default() {
+            records.push(Record::Features { levels: self.features.clone() });
+        }
         records
     }
 }

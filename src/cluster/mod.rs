@@ -1,7 +1,7 @@
 //! The cluster's metadata: topics, partitions, configs and producer ids.
 //!
 //! - [`image`] is what is so now: immutable, read without a lock.
-//! - [`admin`] and [`adopt`] decide: from an image and a command to records and a reply, changing nothing.
+//! - [`admin`], [`adopt`], [`alter_configs`] and [`features`] decide: from an image and a command to records and a reply, changing nothing.
 //! - [`image::Image::apply`] is the only thing that changes an image, live and when the journal is replayed.
 //! - [`journal`] keeps the records, [`meta`] the identity of the data directories.
 //! - [`Cluster`] is the shell around them: one change at a time, journalled and synced before it is seen.
@@ -11,6 +11,7 @@
 pub mod admin;
 pub mod adopt;
 pub mod alter_configs;
+pub mod features;
 pub mod image;
 pub mod journal;
 pub mod meta;
@@ -20,9 +21,10 @@ mod shell;
 pub use admin::{AdminError, MorePartitions, NewTopic};
 pub use adopt::{FoundPartition, Verdict};
 pub use alter_configs::{ConfigChange, ConfigOp, TopicChange};
+pub use features::{FEATURES, Feature, FeatureUpdate, InvalidUpdate, Levels, TRANSACTION_VERSION, UpgradeType};
 pub use image::{Broker, Image, PartitionState, Topic};
 pub use record::Record;
-pub use shell::{Change, Cluster, ClusterError, Publisher};
+pub use shell::{Change, Cluster, ClusterError, Publisher, UpdateFeaturesError};
 
 #[cfg(test)]
 pub(crate) mod disk;

@@ -3,7 +3,7 @@
 //! A record is `[kind u8][version u8][length u32][body]`, big-endian; text is `[length u32][UTF-8]`, lists are `[count u32][items]`. A kind
 //! or version that this build doesn't know is an error and never skipped: metadata that is half understood is wrong. Does no I/O.
 
-use super::image::PartitionState;
+use super::{features::Levels, image::PartitionState};
 use crate::types::{BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName};
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ pub enum Record {
     LeaderReturned { broker: BrokerId },
     /// One partition enters this leader epoch: its log knew of a later one than the journal.
     LeaderEpochSet { id: TopicId, partition: PartitionIndex, leader_epoch: LeaderEpoch },
+    /// The features' levels, all of them.
+    Features { levels: Levels },
 }
 
 /// A journal that this build cannot read.
@@ -55,6 +57,7 @@ impl Record {
             Self::ProducerIds { .. } => 7,
             Self::LeaderReturned { .. } => 8,
             Self::LeaderEpochSet { .. } => 9,
+            Self::Features { .. } => 10,
         }
     }
 
@@ -89,6 +92,7 @@ impl Record {
                 body.i32(partition.0);
                 body.i32(leader_epoch.0);
             }
+            Self::Features { levels } => body.levels(levels),
         }
         out.extend_from_slice(&[self.kind(), VERSION]);
         out.extend_from_slice(&count(body.0.len()).to_be_bytes());
@@ -123,6 +127,7 @@ impl Record {
             7 => Self::ProducerIds { next: i64::from_be_bytes(body.array()?) },
             8 => Self::LeaderReturned { broker: BrokerId(body.i32()?) },
             9 => Self::LeaderEpochSet { id: body.id()?, partition: PartitionIndex(body.i32()?), leader_epoch: LeaderEpoch(body.i32()?) },
+            10 => Self::Features { levels: body.levels()? },
             _ => return Err(BadRecord::Unknown { kind, version }),
         })
     }
@@ -158,6 +163,15 @@ impl Writer {
         for (name, value) in overrides {
             self.text(name);
             self.text(value);
+        }
+    }
+
+    fn levels(&mut self, levels: &Levels) {
+        self.0.extend_from_slice(&levels.epoch.to_be_bytes());
+        self.len(levels.set.len());
+        for (name, level) in &levels.set {
+            self.text(name);
+            self.0.extend_from_slice(&level.to_be_bytes());
         }
     }
 
@@ -228,6 +242,12 @@ impl<'a> Reader<'a> {
         (0..self.len()?).map(|_| Ok((self.text()?, self.text()?))).collect()
     }
 
+    fn levels(&mut self) -> Result<Levels, BadRecord> {
+        let epoch = self.array().map(i64::from_be_bytes)?;
+        let set = (0..self.len()?).map(|_| Ok((self.text()?, self.array().map(i16::from_be_bytes)?))).collect::<Result<_, _>>()?;
+        Ok(Levels { epoch, set })
+    }
+
     fn brokers(&mut self) -> Result<Vec<BrokerId>, BadRecord> {
         (0..self.len()?).map(|_| self.i32().map(BrokerId)).collect()
     }
@@ -286,6 +306,8 @@ pub(super) mod tests {
             (any_id(), any_name()).prop_map(|(id, name)| Record::Deleted { id, name }),
             any_id().prop_map(|id| Record::Forgotten { id }),
             any::<i64>().prop_map(|next| Record::ProducerIds { next }),
+            (any::<i64>(), btree_map("\\PC*", any::<i16>(), 0..3))
+                .prop_map(|(epoch, set)| Record::Features { levels: Levels { epoch, set } }),
             (0..4).prop_map(|broker| Record::LeaderReturned { broker: BrokerId(broker) }),
             (any_id(), 0..4, -1..9).prop_map(|(id, partition, epoch)| Record::LeaderEpochSet {
                 id,

@@ -6,6 +6,7 @@ use super::{
     admin::{AdminError, Decision, MorePartitions, NewTopic, Settings},
     adopt::{FoundPartition, Verdict},
     alter_configs::{ConfigChange, ConfigOp, TopicChange},
+    features::{FeatureUpdate, InvalidUpdate},
     image::{Broker, Image, Topic},
     journal::{Journal, JournalError},
     meta::{self, MetaError},
@@ -40,6 +41,15 @@ pub enum ClusterError {
     JournalElsewhere { there: PathBuf, expected: PathBuf },
     #[error("make {}: {error}", dir.display())]
     Dir { dir: PathBuf, error: std::io::Error },
+}
+
+/// Why features' levels were not set.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UpdateFeaturesError {
+    #[error(transparent)]
+    Invalid(#[from] InvalidUpdate),
+    #[error(transparent)]
+    Admin(#[from] AdminError),
 }
 
 /// What a change means for the partitions' logs.
@@ -196,6 +206,17 @@ impl Cluster {
             return decision.reply;
         }
         self.enact(&mut journal, decision, |topic| Change::Configured { topic }).0
+    }
+
+    /// Sets the levels of features; all or none.
+    pub fn update_features(&self, updates: &[FeatureUpdate], validate_only: bool) -> Result<(), UpdateFeaturesError> {
+        let mut journal = self.journal.lock();
+        let Decision { records, reply } = self.look().decide_update_features(updates);
+        reply?;
+        if !validate_only {
+            self.image.store(self.commit(&mut journal, &records)?);
+        }
+        Ok(())
     }
 
     /// A producer id that no one has had, and no one will. Blocks on the disk for one in a thousand.

@@ -5,7 +5,7 @@ use crate::{
     cluster::{Change, Cluster, Publisher},
     config::{ServerConfig, Sources},
     group::{Commit, CommitPartition, Generation, Identity, Join, Leave, LeaveMember, Protocol, Reply, Sync, Ticket},
-    log::{LogSettings, Logs, PartitionSpec, io::RealDisk, validate::Origin},
+    log::{LogSettings, Logs, PartitionSpec, Proof, io::RealDisk, validate::Origin},
     record::{BatchBuilder, EndTxnMarker, builder::end_txn_batch},
     types::*,
 };
@@ -230,7 +230,7 @@ fn what_is_in_transactions_counts_once_they_are_committed() {
             expires_at: None,
         }),
     };
-    let append = |batch: Bytes| log.append(Standing.now(), batch, Origin::Coordinator).unwrap();
+    let append = |batch: Bytes| log.append(Standing.now(), batch, Origin::CoordinatorInTransaction(Proof::Unchecked)).unwrap();
     let transactional = |producer: i64, offset: i64| {
         let (key, value) = encode(&record(offset)).unwrap();
         let batch = BatchBuilder::default().producer(ProducerId(producer), ProducerEpoch(0), 0).transactional();

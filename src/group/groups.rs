@@ -7,16 +7,18 @@ use super::{
         draft::Draft,
     },
     offsets::Offsets,
+    pending::Pending,
     story::Story,
 };
-use crate::types::{ErrorCode, Millis};
-use std::collections::{HashMap, hash_map::Entry};
+use crate::types::{ErrorCode, Millis, ProducerId};
+use std::collections::{BTreeSet, HashMap, hash_map::Entry};
 
 /// A group: who is in it, by the protocol that it uses, and what it committed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Group {
     protocol: Protocol,
-    offsets: Offsets,
+    pub(super) offsets: Offsets,
+    pub(super) pending: Pending,
     story: Story,
     /// A record tells of its members: it has to be deleted by one.
     stored: bool,
@@ -54,14 +56,18 @@ impl Group {
         &self.offsets
     }
 
+    pub(super) fn pending(&self) -> &Pending {
+        &self.pending
+    }
+
     /// Whether a record tells of it, which a tombstone must follow when it goes.
     pub(super) fn is_stored(&self) -> bool {
         self.stored
     }
 
     /// Nothing would be lost without it.
-    fn is_nothing(&self) -> bool {
-        !self.stored && self.offsets.is_empty() && self.classic().is_vacant()
+    pub(super) fn is_nothing(&self) -> bool {
+        !self.stored && self.offsets.is_empty() && self.pending.is_empty() && self.classic().is_vacant()
     }
 }
 
@@ -69,12 +75,14 @@ impl Group {
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     settings: Settings,
-    groups: HashMap<GroupId, Group>,
+    pub(super) groups: HashMap<GroupId, Group>,
+    /// The groups that wait for a producer's marker.
+    pub(super) in_transactions: HashMap<ProducerId, BTreeSet<GroupId>>,
 }
 
 impl Groups {
     pub fn new(settings: Settings) -> Self {
-        Self { settings, groups: HashMap::new() }
+        Self { settings, ..Self::default() }
     }
 
     pub fn settings(&self) -> &Settings {
@@ -197,7 +205,7 @@ impl Groups {
         };
         let group = entry.get_mut();
         match record {
-            Record::Offset { partition, value, .. } => group.offsets.apply(partition, value.as_ref()),
+            Record::Offset { partition, value, .. } => group.apply_offset(partition, value.as_ref()),
             Record::Group { value, .. } => {
                 group.protocol = Protocol::Classic(Box::new(value.as_ref().map(Classic::from_metadata).unwrap_or_default()));
                 group.stored = value.is_some();

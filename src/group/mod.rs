@@ -17,6 +17,7 @@ pub mod classic;
 mod describe;
 mod groups;
 mod offsets;
+mod pending;
 mod record;
 mod story;
 mod subscription;

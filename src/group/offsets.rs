@@ -140,6 +140,19 @@ impl Groups {
             return Decision::only(Err(error));
         }
         let expires_at = (commit.retention_ms >= 0).then(|| now.wall.plus(commit.retention_ms));
+        let (records, reply) = self.commit_records(now, commit, expires_at);
+        // A commit shows that its member is alive.
+        let alive = group.map(|group| group.classic()).filter(|c| matches!(c.state, State::Stable | State::PreparingRebalance));
+        let volatile = alive.and_then(|classic| classic.member(&from.member_id)).map(|member| Volatile::Alive {
+            group: from.group.clone(),
+            member: from.member_id.clone(),
+            deadline: now.steady.plus(member.session_timeout_ms.into()),
+        });
+        Decision { records, volatile, ..Decision::only(Ok(reply)) }
+    }
+
+    /// A record and an answer for each partition of a commit that is taken.
+    pub(super) fn commit_records(&self, now: Now, commit: &Commit, expires_at: Option<Millis>) -> (Vec<Record>, Vec<ErrorCode>) {
         let mut records = Vec::with_capacity(commit.partitions.len());
         let mut reply = Vec::with_capacity(commit.partitions.len());
         for asked in &commit.partitions {
@@ -154,17 +167,10 @@ impl Groups {
                 committed_at: now.wall,
                 expires_at,
             };
-            records.push(Record::Offset { group: from.group.clone(), partition: asked.partition.clone(), value: Some(value) });
+            records.push(Record::Offset { group: commit.from.group.clone(), partition: asked.partition.clone(), value: Some(value) });
             reply.push(ErrorCode::None);
         }
-        // A commit shows that its member is alive.
-        let alive = group.map(|group| group.classic()).filter(|c| matches!(c.state, State::Stable | State::PreparingRebalance));
-        let volatile = alive.and_then(|classic| classic.member(&from.member_id)).map(|member| Volatile::Alive {
-            group: from.group.clone(),
-            member: from.member_id.clone(),
-            deadline: now.steady.plus(member.session_timeout_ms.into()),
-        });
-        Decision { records, volatile, ..Decision::only(Ok(reply)) }
+        (records, reply)
     }
 
     /// OffsetDelete: an error for each topic, or for the whole request. Partitions without an offset are no error.
@@ -179,7 +185,8 @@ impl Groups {
             if classic.is_subscribed(&partition.topic) {
                 return ErrorCode::GroupSubscribedToTopic;
             }
-            if group.offsets().get(partition.topic.as_str(), partition.partition).is_some() {
+            let (topic, index) = (partition.topic.as_str(), partition.partition);
+            if group.offsets().get(topic, index).is_some() || group.pending().has(topic, index) {
                 records.push(Record::Offset { group: group_id.clone(), partition: partition.clone(), value: None });
             }
             ErrorCode::None
@@ -195,6 +202,7 @@ impl Groups {
             return Decision::only(ErrorCode::NonEmptyGroup);
         }
         let mut records = group.offsets().tombstones(group_id, |_, _, _| true);
+        records.extend(group.pending_tombstones(group_id, |_, _| true));
         records.push(Record::Group { group: group_id.clone(), value: None });
         Decision { records, ..Decision::only(ErrorCode::None) }
     }
@@ -207,12 +215,13 @@ impl Groups {
         for (id, group) in self.iter() {
             let classic = group.classic();
             let ages = ages(classic);
-            let expired = |topic: &TopicName, _: PartitionIndex, committed: &Committed| {
-                !classic.is_subscribed(topic) && committed.is_expired(&ages, now.wall, offsets_retention_ms)
+            let expired = |topic: &TopicName, partition: PartitionIndex, committed: &Committed| {
+                let in_use = classic.is_subscribed(topic) || group.pending().has(topic.as_str(), partition);
+                !in_use && committed.is_expired(&ages, now.wall, offsets_retention_ms)
             };
             let tombstones = group.offsets().tombstones(id, expired);
             forgotten = forgotten.saturating_add(tombstones.len());
-            let nothing_left = tombstones.len() == group.offsets().iter().count();
+            let nothing_left = tombstones.len() == group.offsets().iter().count() && group.pending().is_empty();
             records.extend(tombstones);
             if nothing_left && group.is_stored() && classic.is_vacant() {
                 records.push(Record::Group { group: id.clone(), value: None });
@@ -223,13 +232,19 @@ impl Groups {
 
     /// The topic is gone, and so are its offsets: those committed by `until`, since another topic may have its name by now.
     pub fn decide_topic_deleted(&self, topic: &TopicName, until: Millis) -> Decision<()> {
-        let of_topic = self.iter().flat_map(|(id, group)| group.offsets().tombstones_of(id, topic, until));
+        let of_topic = self.iter().flat_map(|(id, group)| {
+            let pending = group.pending_tombstones(id, |name, committed| name == topic && committed.committed_at <= until);
+            group.offsets().tombstones_of(id, topic, until).into_iter().chain(pending)
+        });
         Decision { records: of_topic.collect(), ..Decision::only(()) }
     }
 
     /// Offsets of topics that aren't there: their deletion was cut short by a crash. How many.
     pub fn decide_strays(&self, is_there: impl Fn(&TopicName) -> bool) -> Decision<usize> {
-        let strays = self.iter().flat_map(|(id, group)| group.offsets().tombstones(id, |topic, _, _| !is_there(topic)));
+        let strays = self.iter().flat_map(|(id, group)| {
+            let pending = group.pending_tombstones(id, |topic, _| !is_there(topic));
+            group.offsets().tombstones(id, |topic, _, _| !is_there(topic)).into_iter().chain(pending)
+        });
         let records: Vec<_> = strays.collect();
         let count = records.len();
         Decision { records, ..Decision::only(count) }

@@ -4,6 +4,7 @@ mod ctx;
 mod joining;
 mod leaving;
 mod offsets;
+mod pending;
 mod sim;
 mod statics;
 mod story;

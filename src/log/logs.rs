@@ -538,6 +538,7 @@ impl PartitionLog {
 
     fn expire_producers(&self, now: Millis, ttl_ms: i64) {
         let mut writer = self.writer.lock();
+        writer.verifications.expire(now, ttl_ms);
         if !writer.producers.is_empty() {
             writer.producers.expire(now, ttl_ms);
         }

@@ -1,7 +1,7 @@
 //! The partitions' logs: append-only segments in Apache Kafka's own file formats.
 //!
 //! [`Logs`] are all partitions of this broker in their data directories, [`PartitionLog`] is one. `model`, `index`, `checkpoints`, `files`,
-//! `epochs`, `producer_state`, `retention`, `txn_index` and `validate` are pure; the rest moves bytes through [`io::Disk`]. Nothing here reads a clock,
+//! `epochs`, `producer_state`, `retention`, `txn_index`, `validate` and `verification` are pure; the rest moves bytes through [`io::Disk`]. Nothing here reads a clock,
 //! knows the wire protocol or starts a task.
 
 pub mod error;
@@ -18,6 +18,7 @@ pub mod producer_state;
 pub mod retention;
 pub mod txn_index;
 pub mod validate;
+pub mod verification;
 pub mod watch;
 
 mod dir_info;
@@ -31,6 +32,7 @@ mod rounds;
 mod scan;
 mod segment;
 mod sync;
+mod transactions;
 mod trim;
 
 #[cfg(test)]
@@ -39,6 +41,8 @@ mod model_tests;
 mod room_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod transaction_tests;
 
 pub use compact::{CleanError, Cleaned, CompactSettings, Compactor};
 pub use dir_info::DirInfo;
@@ -49,6 +53,8 @@ pub use model::Watermarks;
 pub use partition::{Appended, PartitionLog, Stats};
 pub use read::{Isolation, ReadSlice, TimedOffset};
 pub use rounds::{SyncRun, SyncWait};
+pub use transactions::OpenTransaction;
 pub use txn_index::AbortedTxn;
 pub use validate::{Origin, split_one_batch};
+pub use verification::Proof;
 pub use watch::{Registration, Waiter, Watch};

@@ -288,7 +288,7 @@ impl World {
         let records = self.records();
         let sequence = self.models[partition].producers.entry(TXN_PRODUCER).or_default().next_sequence;
         let batch = Self::build(&records, BatchBuilder::new(Compression::None).producer(id, epoch, sequence).transactional());
-        let appended = self.append(partition, batch, Origin::ClientInTransaction).unwrap();
+        let appended = self.append(partition, batch, Origin::ClientInTransaction(Proof::Unchecked)).unwrap();
         self.note(partition, &appended, &records, TXN_PRODUCER);
         self.models[partition].producers.entry(TXN_PRODUCER).or_default().next_sequence += records.len() as i32;
     }

@@ -14,11 +14,12 @@ use super::{
     index::TimestampOffset,
     io::{OpenMode, is_out_of_room},
     model::{self, ActiveSegment, Incoming, Watermarks, relative},
-    producer_state::{Admission, ProducerEntry, ProducerStates},
+    producer_state::{Admission, ProducerStates},
     segment::{Place, Segment},
     sync::Syncing,
     txn_index::AbortedTxn,
     validate::{self, Accepted, Origin},
+    verification::Verifications,
     watch::Watch,
 };
 use crate::{
@@ -86,6 +87,7 @@ pub(super) struct Ends {
 pub(super) struct Writer {
     pub active: Arc<Segment>,
     pub producers: ProducerStates,
+    pub verifications: Verifications,
     /// What batches are stamped with.
     pub epoch: LeaderEpoch,
     /// The active segment's first batch's largest timestamp; the outer `None` until it's looked up.
@@ -163,6 +165,7 @@ impl PartitionLog {
         let writer = Writer {
             active,
             producers: parts.producers,
+            verifications: Verifications::default(),
             epoch: LeaderEpoch::NONE,
             first_timestamp: None,
             created,
@@ -236,7 +239,9 @@ impl PartitionLog {
             let sync_to = (unsynced >= config.flush_messages).then_some(log_end);
             Appended { base_offset, last_offset, log_append_time, log_start: marks.log_start, duplicate, sync_to }
         };
-        if let Admission::Duplicate { base_offset, last_offset, timestamp } = writer.producers.admit(&header, marker.as_ref(), origin)? {
+        let verification = writer.verifications.of(header.producer_id);
+        let admission = writer.producers.admit(&header, marker.as_ref(), origin, verification)?;
+        if let Admission::Duplicate { base_offset, last_offset, timestamp } = admission {
             let log_append_time = if log_append_time == Millis::NONE { log_append_time } else { timestamp };
             return Ok(Appended { log_append_time, ..answer(base_offset, last_offset, marks.log_end, true) });
         }
@@ -312,6 +317,9 @@ impl PartitionLog {
         }
         if let Some(aborted) = writer.producers.apply(header, marker).as_ref().and_then(AbortedTxn::of) {
             active.edit_index(|i| i.aborted.push(aborted))?;
+        }
+        if header.is_transactional() {
+            writer.verifications.appended(header.producer_id, header.producer_epoch, header.is_control());
         }
         let end = Spot { segment: active.base(), position: active.size() };
         let tail = Some((header.base_offset, Spot { segment: active.base(), position }));
@@ -466,11 +474,6 @@ impl PartitionLog {
 
     pub fn stats(&self) -> &Stats {
         &self.stats
-    }
-
-    /// The producers that the partition knows (DescribeProducers).
-    pub fn producers(&self) -> Vec<ProducerEntry> {
-        self.writer.lock().producers.entries().cloned().collect()
     }
 
     /// Why the partition takes no writes, if it doesn't.

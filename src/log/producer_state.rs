@@ -8,7 +8,7 @@
 //! Near-twins, as in Kafka: a transaction is *undecided* until its marker is written, and *unstable* until that marker lies below
 //! the high watermark. The last stable offset goes by the second.
 
-use super::{AppendError, validate::Origin};
+use super::{AppendError, validate::Origin, verification::Verification};
 use crate::{
     record::{BatchHeader, EndTxnMarker},
     types::{Millis, Offset, ProducerEpoch, ProducerId},
@@ -181,42 +181,58 @@ impl ProducerStates {
         self.producers.values()
     }
 
+    /// The transactions that are open, oldest first: where each began.
+    pub fn ongoing(&self) -> impl ExactSizeIterator<Item = (Offset, ProducerId)> {
+        self.ongoing.iter().map(|(first, producer)| (*first, *producer))
+    }
+
     pub fn entry(&self, producer_id: ProducerId) -> Option<&ProducerEntry> {
         self.producers.get(&producer_id)
     }
 
     /// Whether the batch may be appended, is a duplicate, or breaks the producer's order or epoch. `marker` is the decoded record
-    /// of a control batch that ends a transaction. Batches without a producer always pass; replicated ones were judged by their leader.
+    /// of a control batch that ends a transaction, `verification` what is under way for the batch's producer. Batches without a
+    /// producer always pass; replicated ones were judged by their leader.
     ///
     /// Of clients: a batch of one of the last five's exact epoch and sequences is a duplicate; a new epoch starts at sequence 0; a producer
-    /// that the partition doesn't know (expired, or its records deleted) may start with any sequence.
-    pub fn admit(&self, header: &BatchHeader, marker: Option<&EndTxnMarker>, origin: Origin) -> Result<Admission, AppendError> {
+    /// that the partition doesn't know (expired, or its records deleted) may start with any sequence, unless it is a transactional one
+    /// that bumps its epoch.
+    pub fn admit(
+        &self,
+        header: &BatchHeader,
+        marker: Option<&EndTxnMarker>,
+        origin: Origin,
+        verification: Option<&Verification>,
+    ) -> Result<Admission, AppendError> {
         if !header.has_producer() || origin == Origin::Replication {
             return Ok(Admission::Append);
         }
-        let Some(entry) = self.producers.get(&header.producer_id) else {
-            return Self::admit_transaction(None, header, origin).map(|()| Admission::Append);
-        };
-        if origin.is_client()
-            && let Some(duplicate) = Self::find_duplicate(entry, header)
-        {
+        let entry = self.producers.get(&header.producer_id);
+        if let Some(duplicate) = entry.filter(|_| origin.is_client()).and_then(|entry| Self::find_duplicate(entry, header)) {
             let (base_offset, last_offset) = (duplicate.first_offset(), duplicate.last_offset);
             return Ok(Admission::Duplicate { base_offset, last_offset, timestamp: duplicate.timestamp });
         }
-        if header.producer_epoch < entry.epoch {
-            return Err(AppendError::FencedProducer { producer_id: header.producer_id, got: header.producer_epoch, current: entry.epoch });
+        if let Some(marker) = marker {
+            return entry.map_or(Ok(()), |entry| Self::admit_marker(entry, header, marker, origin)).map(|()| Admission::Append);
         }
-        if header.is_control() {
-            let stale = marker.filter(|m| m.coordinator_epoch < entry.coordinator_epoch);
-            return stale.map_or(Ok(Admission::Append), |m| {
-                let (got, current) = (m.coordinator_epoch, entry.coordinator_epoch);
-                Err(AppendError::FencedCoordinator { producer_id: header.producer_id, got, current })
-            });
+        if let Some(entry) = entry.filter(|entry| header.producer_epoch < entry.epoch) {
+            return Err(fenced(header, entry));
+        }
+        let open = entry.filter(|entry| entry.current_txn_first_offset.is_some());
+        let goes_on = open.is_some_and(|entry| entry.epoch == header.producer_epoch);
+        if header.is_transactional() && !header.is_control() && !goes_on && !origin.proof().holds(verification) {
+            return Err(AppendError::InvalidTxnState("Record was not part of an ongoing transaction".into()));
         }
         if origin.is_client() {
-            Self::admit_sequence(entry, header)?;
+            Self::admit_sequence(entry, header, verification)?;
         }
-        Self::admit_transaction(entry.current_txn_first_offset, header, origin).map(|()| Admission::Append)
+        match open.and_then(|entry| entry.current_txn_first_offset) {
+            Some(first) if !header.is_transactional() => Err(AppendError::InvalidTxnState(format!(
+                "producer {} wrote outside of the transaction that it began at offset {first}",
+                header.producer_id
+            ))),
+            _ => Ok(Admission::Append),
+        }
     }
 
     fn find_duplicate<'a>(entry: &'a ProducerEntry, header: &BatchHeader) -> Option<&'a BatchMetadata> {
@@ -224,34 +240,44 @@ impl ProducerStates {
         entry.batches.iter().find(same).filter(|_| entry.epoch == header.producer_epoch)
     }
 
-    fn admit_sequence(entry: &ProducerEntry, header: &BatchHeader) -> Result<(), AppendError> {
-        let expected = if header.producer_epoch != entry.epoch {
-            // An entry without an epoch says nothing of its producer.
-            if entry.epoch == ProducerEpoch::NONE { header.base_sequence } else { 0 }
-        } else if entry.last_sequence() == i32::MAX {
+    /// From `transaction.version` 2 on a coordinator raises the epoch with each marker, so that one of the producer's own epoch is late: it
+    /// would end a transaction that began after it. One that comes again when nothing is open ends nothing; one of the last epoch can't
+    /// have raised it.
+    fn admit_marker(entry: &ProducerEntry, header: &BatchHeader, marker: &EndTxnMarker, origin: Origin) -> Result<(), AppendError> {
+        let raises = matches!(origin, Origin::Marker { transaction_version: 2.. });
+        let comes_again = entry.current_txn_first_offset.is_none() || header.producer_epoch.0 == i16::MAX;
+        let late = raises && header.producer_epoch == entry.epoch && !comes_again;
+        if header.producer_epoch < entry.epoch || late {
+            return Err(fenced(header, entry));
+        }
+        let (got, current) = (marker.coordinator_epoch, entry.coordinator_epoch);
+        if got < current {
+            return Err(AppendError::FencedCoordinator { producer_id: header.producer_id, got, current });
+        }
+        Ok(())
+    }
+
+    fn admit_sequence(entry: Option<&ProducerEntry>, header: &BatchHeader, verification: Option<&Verification>) -> Result<(), AppendError> {
+        let got = header.base_sequence;
+        let refuse = |expected| Err(AppendError::OutOfOrderSequence { producer_id: header.producer_id, got, expected });
+        if let Some(verification) = verification {
+            let is_new = entry.is_none_or(|entry| entry.batches.is_empty());
+            if verification.bumps_epoch && is_new && got != 0 {
+                return refuse(0);
+            }
+            if got > verification.lowest_sequence {
+                return refuse(verification.lowest_sequence);
+            }
+        }
+        // An entry without an epoch says nothing of its producer.
+        let Some(entry) = entry.filter(|entry| entry.epoch != ProducerEpoch::NONE) else { return Ok(()) };
+        let expected = if header.producer_epoch != entry.epoch || entry.last_sequence() == i32::MAX {
             0
         } else {
             // Without a batch in this epoch (a marker raised it) that is −1 and so 0 is due.
             entry.last_sequence().saturating_add(1)
         };
-        if header.base_sequence == expected {
-            return Ok(());
-        }
-        Err(AppendError::OutOfOrderSequence { producer_id: header.producer_id, got: header.base_sequence, expected })
-    }
-
-    fn admit_transaction(open: Option<Offset>, header: &BatchHeader, origin: Origin) -> Result<(), AppendError> {
-        match (open, header.is_transactional()) {
-            (Some(first), false) => Err(AppendError::InvalidTxnState(format!(
-                "producer {} wrote outside of the transaction that it began at offset {first}",
-                header.producer_id
-            ))),
-            (None, true) if origin == Origin::Client && !header.is_control() => Err(AppendError::InvalidTxnState(format!(
-                "producer {} has no transaction that was verified for this partition",
-                header.producer_id
-            ))),
-            _ => Ok(()),
-        }
+        if got == expected { Ok(()) } else { refuse(expected) }
     }
 
     /// Takes an appended batch in, with its final offsets. `marker` is the decoded record of a control batch that ends a transaction.
@@ -387,6 +413,10 @@ impl ProducerStates {
         }
         Ok(states)
     }
+}
+
+fn fenced(header: &BatchHeader, entry: &ProducerEntry) -> AppendError {
+    AppendError::FencedProducer { producer_id: header.producer_id, got: header.producer_epoch, current: entry.epoch }
 }
 
 fn last_sequence(header: &BatchHeader) -> i32 {

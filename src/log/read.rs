@@ -169,6 +169,17 @@ impl PartitionLog {
         Ok(found.map(|(segment, batch, _)| Spot { segment: segment.base(), position: batch.position }))
     }
 
+    /// The first timestamp of the batch that begins at `offset`, if it is still there.
+    pub(super) fn batch_timestamp(&self, offset: Offset) -> io::Result<Option<Millis>> {
+        let ends = *self.ends.lock();
+        if offset < ends.marks.log_start {
+            return Ok(None);
+        }
+        let segments = self.segments.load();
+        let found = first_batch(&segments, offset, Limit { offset: Offset(i64::MAX), spot: Some(ends.end) })?;
+        Ok(found.map(|(_, batch, _)| batch.header).filter(|header| header.base_offset == offset).map(|header| header.base_timestamp))
+    }
+
     /// The first record whose timestamp is `target` or later, below the high watermark.
     pub fn offset_for_time(&self, target: Millis) -> Result<Option<TimedOffset>, ReadError> {
         self.search(|segment, end, log_start| {

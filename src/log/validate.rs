@@ -8,7 +8,7 @@
 //! are compared with the codec's. That is less than Kafka does, which decompresses every batch: compressed bytes that are broken under
 //! a right CRC are found by who reads them.
 
-use super::{AppendError, RecordError};
+use super::{AppendError, RecordError, verification::Proof};
 use crate::{
     config::{CompressionType, TopicConfig},
     record::{
@@ -36,19 +36,31 @@ const ZSTD_FROM_PRODUCE_VERSION: i16 = 7;
 /// Who appends (`AppendOrigin`): how much is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A Produce request: everything is checked, and transactional batches are refused.
+    /// A Produce request: everything is checked. A transactional batch may only go on in a transaction that is open.
     Client,
-    /// A Produce request whose transaction the coordinator knows of (KIP-890's verification).
-    ClientInTransaction,
-    /// A coordinator of this broker: writes markers and its own topic, without sequences.
+    /// A Produce request that says how its transaction is known (KIP-890).
+    ClientInTransaction(Proof),
+    /// A coordinator of this broker: writes its own topic, without sequences.
     Coordinator,
+    /// The same for a client's transaction: offsets of a group.
+    CoordinatorInTransaction(Proof),
+    /// The marker that ends a transaction, by the rules of its coordinator's `transaction.version`.
+    Marker { transaction_version: i16 },
     /// A copy from the leader, which has checked it; only its integrity is checked.
     Replication,
 }
 
 impl Origin {
     pub fn is_client(self) -> bool {
-        matches!(self, Self::Client | Self::ClientInTransaction)
+        matches!(self, Self::Client | Self::ClientInTransaction(_))
+    }
+
+    /// What allows a batch to open a transaction.
+    pub fn proof(self) -> Proof {
+        match self {
+            Self::ClientInTransaction(proof) | Self::CoordinatorInTransaction(proof) => proof,
+            Self::Client | Self::Coordinator | Self::Marker { .. } | Self::Replication => Proof::Missing,
+        }
     }
 }
 
@@ -121,7 +133,7 @@ pub fn validate(batch: &Bytes, config: &TopicConfig, now: Millis, origin: Origin
         return Ok(Accepted { header, records, log_append_time: Millis::NONE });
     }
     if origin.is_client() {
-        check_client_header(&header, origin)?;
+        check_client_header(&header)?;
     }
     let target = match config.compression_type {
         // Markers stay as they are written.
@@ -158,7 +170,9 @@ pub fn validate(batch: &Bytes, config: &TopicConfig, now: Millis, origin: Origin
         TimestampType::LogAppendTime => now,
     };
     let accepted = Accepted { header: stored, records: accepted_records, log_append_time };
-    check_size(accepted.size(), config)?;
+    if !matches!(origin, Origin::Marker { .. }) {
+        check_size(accepted.size(), config)?;
+    }
     Ok(accepted)
 }
 
@@ -174,7 +188,9 @@ fn check_envelope(batch: &Bytes, config: &TopicConfig, origin: Origin) -> Result
     if origin.is_client() && header.base_offset != Offset(0) {
         return Err(invalid(format!("the base offset of a produced batch must be 0, not {}", header.base_offset)));
     }
-    if origin != Origin::Replication && batch.len() > config.max_message_bytes {
+    // A transaction whose marker is too large for its topic would never end.
+    let has_limit = !matches!(origin, Origin::Replication | Origin::Marker { .. });
+    if has_limit && batch.len() > config.max_message_bytes {
         return Err(AppendError::TooLarge { size: batch.len(), max: config.max_message_bytes });
     }
     let computed = crate::record::header::batch_crc(batch);
@@ -185,7 +201,7 @@ fn check_envelope(batch: &Bytes, config: &TopicConfig, origin: Origin) -> Result
 }
 
 /// What a client may say in a header (`LogValidator.validateBatch`).
-fn check_client_header(header: &BatchHeader, origin: Origin) -> Result<(), AppendError> {
+fn check_client_header(header: &BatchHeader) -> Result<(), AppendError> {
     let (count, last) = (header.record_count, header.last_offset_delta);
     if count <= 0 || i64::from(last) + 1 != i64::from(count) {
         return Err(invalid(format!("{count} records do not fit a last offset delta of {last}")));
@@ -195,9 +211,6 @@ fn check_client_header(header: &BatchHeader, origin: Origin) -> Result<(), Appen
     }
     if header.has_producer() && header.base_sequence < 0 {
         return Err(invalid(format!("sequence {} of producer {} is negative", header.base_sequence, header.producer_id)));
-    }
-    if header.is_transactional() && origin != Origin::ClientInTransaction {
-        return Err(AppendError::InvalidTxnState("the record is not part of an ongoing transaction".into()));
     }
     if header.is_transactional() && !header.has_producer() {
         return Err(invalid("a transactional batch needs a producer id".into()));

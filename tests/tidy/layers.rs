@@ -17,8 +17,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("log::model", &["types", "record", "config::topic", "config::TopicConfig", "log::error"]),
     ("log::retention", &["types", "config::topic", "config::TopicConfig", "log::model"]),
     ("log::index", &["types", "log::model"]),
-    ("log::validate", &["types", "record", "config::topic", "config::TopicConfig", "config::CompressionType", "log::error"]),
-    ("log::producer_state", &["types", "record", "log::error", "log::validate"]),
+    ("log::verification", &["types"]),
+    (
+        "log::validate",
+        &["types", "record", "config::topic", "config::TopicConfig", "config::CompressionType", "log::error", "log::verification"],
+    ),
+    ("log::producer_state", &["types", "record", "log::error", "log::validate", "log::verification"]),
     ("log::txn_index", &["types", "log::producer_state"]),
     ("log", &["types", "record", "config", "telemetry"]),
     ("codec", &["types", "record", "log::io"]),
@@ -54,6 +58,7 @@ const PURE: &[&str] = &[
     "log::retention",
     "log::txn_index",
     "log::validate",
+    "log::verification",
 ];
 const EFFECTS: &[&str] = &["std::fs", "std::net", "std::thread", "tokio::", "rustix::", "Instant::now", "SystemTime::now"];
 

@@ -189,7 +189,7 @@ impl World {
         for (_, timestamp, key, value) in &records {
             builder.append(Millis(*timestamp), Some(key), value.as_deref(), &[(b"h", None)]);
         }
-        let origin = if producer >= 3 { Origin::ClientInTransaction } else { Origin::Client };
+        let origin = if producer >= 3 { Origin::ClientInTransaction(Proof::Unchecked) } else { Origin::Client };
         let appended = self.log().append(self.now, builder.build().unwrap(), origin).unwrap();
         assert_eq!(appended.base_offset.0, base);
         let count = records.len() as i32;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     config::TopicConfig,
-    log::{LogError, LogSettings, Logs, Origin, PartitionLog, PartitionSpec, io::sim::SimDisk},
+    log::{LogError, LogSettings, Logs, Origin, PartitionLog, PartitionSpec, Proof, io::sim::SimDisk},
     record::{BatchBuilder, Compression, EndTxnMarker, builder::end_txn_batch},
     types::*,
 };
@@ -38,7 +38,7 @@ fn fill(log: &PartitionLog) {
     }
     for (producer, commit) in [(ProducerId(2), true), (ProducerId(3), false)] {
         let builder = BatchBuilder::new(Compression::None).producer(producer, ProducerEpoch(0), 0).transactional();
-        log.append(NOW, batch(50, builder), Origin::Coordinator).unwrap();
+        log.append(NOW, batch(50, builder), Origin::CoordinatorInTransaction(Proof::Unchecked)).unwrap();
         let marker = EndTxnMarker { commit, coordinator_epoch: 0 };
         log.append(NOW, end_txn_batch(producer, ProducerEpoch(0), marker, NOW), Origin::Coordinator).unwrap();
     }

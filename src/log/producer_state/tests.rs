@@ -1,6 +1,6 @@
 //! Sequences, epochs and transactions against a model, replay against the live state, and snapshots in Kafka's bytes.
 
-use super::*;
+use super::{super::verification::Proof, *};
 use crate::types::LeaderEpoch;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -36,12 +36,12 @@ const ABORT: EndTxnMarker = EndTxnMarker { commit: false, coordinator_epoch: 0 }
 
 /// Admits as a client's and applies; panics if it isn't to be appended.
 fn append(states: &mut ProducerStates, header: BatchHeader) {
-    assert_eq!(states.admit(&header, None, Origin::ClientInTransaction).unwrap(), Admission::Append);
+    assert_eq!(states.admit(&header, None, Origin::ClientInTransaction(Proof::Unchecked), None).unwrap(), Admission::Append);
     states.apply(&header, None);
 }
 
 fn admit(states: &ProducerStates, header: BatchHeader) -> Result<Admission, AppendError> {
-    states.admit(&header, None, Origin::Client)
+    states.admit(&header, None, Origin::Client, None)
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn sequences_wrap_to_zero() {
 fn coordinators_and_followers_have_no_sequences() {
     let mut states = ProducerStates::default();
     append(&mut states, header(7, 5, 0, 1, 0));
-    assert_eq!(states.admit(&header(7, 5, -1, 1, 1), None, Origin::Coordinator).unwrap(), Admission::Append);
-    assert!(states.admit(&header(7, 4, -1, 1, 1), None, Origin::Coordinator).is_err(), "its epoch still counts");
-    assert_eq!(states.admit(&header(7, 4, 77, 1, 1), None, Origin::Replication).unwrap(), Admission::Append);
+    assert_eq!(states.admit(&header(7, 5, -1, 1, 1), None, Origin::Coordinator, None).unwrap(), Admission::Append);
+    assert!(states.admit(&header(7, 4, -1, 1, 1), None, Origin::Coordinator, None).is_err(), "its epoch still counts");
+    assert_eq!(states.admit(&header(7, 4, 77, 1, 1), None, Origin::Replication, None).unwrap(), Admission::Append);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_stale_coordinator_is_fenced() {
     states.apply(&marker_batch(7, 0, 1), Some(&EndTxnMarker { commit: true, coordinator_epoch: 5 }));
     let admit = |epoch| {
         let marker = EndTxnMarker { commit: true, coordinator_epoch: epoch };
-        states.admit(&marker_batch(7, 0, 2), Some(&marker), Origin::Coordinator)
+        states.admit(&marker_batch(7, 0, 2), Some(&marker), Origin::Coordinator, None)
     };
     assert!(matches!(admit(4), Err(AppendError::FencedCoordinator { got: 4, current: 5, .. })));
     assert_eq!(admit(5).unwrap(), Admission::Append);
@@ -317,7 +317,7 @@ fn run(tries: &[(i64, Try)], start: i32) -> (ProducerStates, Vec<(BatchHeader, O
             }
             Try::Again(back) => {
                 let Some((sequence, records, offset)) = model.appended.iter().rev().nth(*back).copied() else { continue };
-                let answer = states.admit(&batch(model, sequence, records, end), None, Origin::ClientInTransaction);
+                let answer = states.admit(&batch(model, sequence, records, end), None, Origin::ClientInTransaction(Proof::Unchecked), None);
                 if *back < BATCHES_RETAINED {
                     let last = offset + i64::from(records) - 1;
                     let same =
@@ -328,7 +328,12 @@ fn run(tries: &[(i64, Try)], start: i32) -> (ProducerStates, Vec<(BatchHeader, O
                 }
             }
             Try::Skip(by) if known => {
-                let answer = states.admit(&batch(model, advance(model.next, *by), 1, end), None, Origin::ClientInTransaction);
+                let answer = states.admit(
+                    &batch(model, advance(model.next, *by), 1, end),
+                    None,
+                    Origin::ClientInTransaction(Proof::Unchecked),
+                    None,
+                );
                 assert!(matches!(answer, Err(AppendError::OutOfOrderSequence { .. })), "{answer:?}");
             }
             Try::Bump if known && model.open.is_none() => {
@@ -343,7 +348,7 @@ fn run(tries: &[(i64, Try)], start: i32) -> (ProducerStates, Vec<(BatchHeader, O
             }
             Try::Zombie if known => {
                 let zombie = BatchHeader { producer_epoch: ProducerEpoch(model.epoch - 1), ..batch(model, model.next, 1, end) };
-                let answer = states.admit(&zombie, None, Origin::ClientInTransaction);
+                let answer = states.admit(&zombie, None, Origin::ClientInTransaction(Proof::Unchecked), None);
                 assert!(matches!(answer, Err(AppendError::FencedProducer { .. })), "{answer:?}");
             }
             Try::Begin if model.open.is_none() => {

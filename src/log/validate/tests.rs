@@ -109,21 +109,24 @@ fn headers_that_lie_are_refused() {
 }
 
 #[test]
-fn transactional_batches_need_a_transaction() {
-    let batch = changed(&batch(Compression::None), |h| {
-        h.attributes = 1 << 4;
-        (h.producer_id, h.producer_epoch, h.base_sequence) = (ProducerId(5), ProducerEpoch(0), 0);
-    });
-    assert_eq!(code(&batch, &config()), ErrorCode::InvalidTxnState);
-    assert!(validate(&batch, &config(), NOW, Origin::ClientInTransaction).is_ok());
+fn transactional_batches_need_a_producer() {
+    let with = |producer| {
+        changed(&batch(Compression::None), |h| {
+            h.attributes = 1 << 4;
+            (h.producer_id, h.producer_epoch, h.base_sequence) = (producer, ProducerEpoch(0), 0);
+        })
+    };
+    assert_eq!(code(&with(ProducerId::NONE), &config()), ErrorCode::InvalidRecord);
+    assert!(validate(&with(ProducerId(5)), &config(), NOW, Origin::Client).is_ok(), "whether it goes on in one the producer's state says");
 }
 
 #[test]
 fn a_coordinator_writes_markers_and_never_recompresses_them() {
     let marker = end_txn_batch(ProducerId(5), ProducerEpoch(0), EndTxnMarker { commit: true, coordinator_epoch: 0 }, NOW);
     let config = TopicConfig { compression_type: CompressionType::Codec(Compression::Zstd), cleanup_compact: true, ..config() };
-    let accepted = validate(&marker, &config, NOW, Origin::Coordinator).unwrap();
-    assert_eq!(stored(&accepted), marker);
+    let config = TopicConfig { max_message_bytes: 10, ..config };
+    let accepted = validate(&marker, &config, NOW, Origin::Marker { transaction_version: 2 }).unwrap();
+    assert_eq!(stored(&accepted), marker, "nor are they too large for a topic");
 }
 
 #[test]
