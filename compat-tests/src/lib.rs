@@ -1,10 +1,12 @@
 //! The harness of the tests that start real programs: the released broker, Apache Kafka, and the clients that people use.
 //!
 //! - [`Broker`] is a running highwater, [`ApacheKafka`] a running Apache Kafka of the Maven jars, [`Target`] the one that this run is about.
-//! - [`driver`] runs a client as a command; `clients/` has the programs. [`member`] is one that reads in a group meanwhile.
+//! - [`driver`] runs a client as a command; `clients/` has the programs. [`member`] is one that reads in a group meanwhile, [`seat`] one that
+//!   sits in it and commits what it is told.
 //! - [`wire`] is a connection that says exactly what a test wants said, right or wrong; [`batch`] makes the batches for it.
 //! - [`steady`] is a producer that goes on whatever happens, and holds the broker to what it was told.
 //! - [`programs`] are clients with a purpose of their own, [`feed`] feeds one in step with the test; [`md5sums`] is real input.
+//! - [`prometheus`] is Debian's Prometheus and its promtool, as the judges of metrics, dashboards and alerts.
 //! - [`dump_log`] is Apache Kafka's tool as the judge of data directories.
 //! - [`corpus`] has the records that clients send, and compares what came back.
 //!
@@ -28,6 +30,8 @@ pub mod md5sums;
 pub mod member;
 pub mod process;
 pub mod programs;
+pub mod prometheus;
+pub mod seat;
 pub mod steady;
 pub mod target;
 pub mod tools;

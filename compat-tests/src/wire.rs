@@ -17,17 +17,26 @@ const WAIT: Duration = Duration::from_secs(30);
 pub struct Client {
     stream: TcpStream,
     correlation_id: i32,
+    client_id: StrBytes,
 }
 
 impl Client {
     /// # Errors
     /// If the broker doesn't accept a connection.
     pub fn connect(address: SocketAddr) -> Result<Self> {
+        Self::connect_as(address, "compat-tests")
+    }
+
+    /// [`Client::connect`] with a client id of the test's own.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_as(address: SocketAddr, client_id: &str) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, WAIT).with_context(|| format!("connect to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(WAIT))?;
         stream.set_write_timeout(Some(WAIT))?;
-        Ok(Self { stream, correlation_id: 0 })
+        Ok(Self { stream, correlation_id: 0, client_id: StrBytes::from_string(client_id.to_owned()) })
     }
 
     /// Sends `request` as `version` of its API and reads the answer.
@@ -74,7 +83,7 @@ impl Client {
             .with_request_api_key(R::KEY)
             .with_request_api_version(version)
             .with_correlation_id(self.correlation_id)
-            .with_client_id(Some(StrBytes::from_static_str("compat-tests")))
+            .with_client_id(Some(self.client_id.clone()))
             .encode(&mut frame, R::header_version(version))?;
         Ok(frame)
     }
