@@ -70,6 +70,22 @@ impl ProducerEpoch {
     pub const NONE: Self = Self(-1);
 }
 
+/// A producer in one of its lives: its id, and the epoch that fences the lives before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProducerIdAndEpoch {
+    pub id: ProducerId,
+    pub epoch: ProducerEpoch,
+}
+
+impl ProducerIdAndEpoch {
+    /// What answers carry that give no producer.
+    pub const NONE: Self = Self { id: ProducerId::NONE, epoch: ProducerEpoch::NONE };
+
+    pub fn new(id: i64, epoch: i16) -> Self {
+        Self { id: ProducerId(id), epoch: ProducerEpoch(epoch) }
+    }
+}
+
 impl Millis {
     /// "No timestamp" (Kafka's `RecordBatch.NO_TIMESTAMP`).
     pub const NONE: Self = Self(-1);
