@@ -1,8 +1,7 @@
-//! Reads a partition of `__consumer_offsets` from its start to its end, as records to apply.
+//! Reads a partition of an internal topic from its start to its end, as records to apply.
 
-use super::records::{self, Read};
+use super::{machine::Machine, records::Read};
 use crate::{
-    group::Record,
     log::{Isolation, PartitionLog, ReadError},
     record::{BatchHeader, BatchRecords, EndTxnMarker, RecordsError},
     types::{Offset, ProducerId},
@@ -13,7 +12,7 @@ const READ_BYTES: usize = 1 << 20;
 /// Coordinators write uncompressed; a Kafka whose `offsets.topic.compression.codec` was set did not.
 const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
 
-/// Why a partition can't be loaded: its groups have no coordinator.
+/// Why a partition can't be loaded: what is kept in it has no coordinator.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
@@ -35,10 +34,10 @@ pub struct Loaded {
 }
 
 /// Hands every record that counts to `apply`, in order. Offsets that were committed in a transaction count from its commit marker on.
-pub fn load(log: &PartitionLog, mut apply: impl FnMut(&Record)) -> Result<Loaded, LoadError> {
+pub fn load<M: Machine>(log: &PartitionLog, mut apply: impl FnMut(&M::Record)) -> Result<Loaded, LoadError> {
     let marks = log.watermarks();
     let (mut next, end) = (marks.log_start, marks.high_watermark);
-    let mut loading = Loading { in_transactions: HashMap::new(), loaded: Loaded::default() };
+    let mut loading = Loading::<M> { in_transactions: HashMap::new(), loaded: Loaded::default() };
     while next < end {
         let slice = log.read(next, READ_BYTES, true, Isolation::ReadUncommitted)?;
         let bytes = slice.bytes().map_err(LoadError::Copy)?;
@@ -61,13 +60,13 @@ pub fn load(log: &PartitionLog, mut apply: impl FnMut(&Record)) -> Result<Loaded
     Ok(loading.loaded)
 }
 
-struct Loading {
-    in_transactions: HashMap<ProducerId, Vec<Record>>,
+struct Loading<M: Machine> {
+    in_transactions: HashMap<ProducerId, Vec<M::Record>>,
     loaded: Loaded,
 }
 
-impl Loading {
-    fn batch(&mut self, header: &BatchHeader, batch: &[u8], apply: &mut impl FnMut(&Record)) -> Result<(), LoadError> {
+impl<M: Machine> Loading<M> {
+    fn batch(&mut self, header: &BatchHeader, batch: &[u8], apply: &mut impl FnMut(&M::Record)) -> Result<(), LoadError> {
         let fault = |source| LoadError::Records { offset: header.base_offset, source };
         let opened = BatchRecords::open(batch, DECOMPRESSED_BYTES_MAX).map_err(fault)?;
         for record in opened.iter() {
@@ -77,7 +76,7 @@ impl Loading {
                 self.end_transaction(header.producer_id, EndTxnMarker::decode(key, record.value.unwrap_or_default()), apply);
                 continue;
             }
-            match records::decode(key, record.value) {
+            match M::decode(key, record.value) {
                 Ok(Read::Known(record)) if header.is_transactional() => {
                     self.in_transactions.entry(header.producer_id).or_default().push(record);
                 }
@@ -88,14 +87,14 @@ impl Loading {
                 Ok(Read::Ignored) => self.loaded.ignored = self.loaded.ignored.saturating_add(1),
                 Err(error) => {
                     self.loaded.ignored = self.loaded.ignored.saturating_add(1);
-                    tracing::warn!(offset = %record.offset, %error, "a record of the offsets topic can't be read; it is left out");
+                    tracing::warn!(offset = %record.offset, %error, "a record of {} can't be read; it is left out", M::PLURAL);
                 }
             }
         }
         Ok(())
     }
 
-    fn end_transaction(&mut self, producer: ProducerId, marker: Option<EndTxnMarker>, apply: &mut impl FnMut(&Record)) {
+    fn end_transaction(&mut self, producer: ProducerId, marker: Option<EndTxnMarker>, apply: &mut impl FnMut(&M::Record)) {
         let Some(marker) = marker else { return };
         let records = self.in_transactions.remove(&producer).unwrap_or_default();
         if marker.commit {

@@ -1,24 +1,29 @@
-//! Runs the groups on the log: load, decide, append, apply, and hold answers back until their records are committed.
+//! Runs state machines on the log: load, decide, append, apply, and hold answers back until their records are committed.
 //!
-//! A shard is one partition of `__consumer_offsets`: its groups are loaded from it when the broker starts (until then they answer
-//! COORDINATOR_LOAD_IN_PROGRESS), and everything that is decided of them is appended to it before it is so. What to decide is `group`'s
-//! business; this module never looks at a member or an offset.
+//! A shard is one partition of an internal topic: its state is loaded from it when the broker starts (until then it answers
+//! COORDINATOR_LOAD_IN_PROGRESS), and everything that is decided is appended to it before it is so. What to decide is the business of `group` and
+//! `txn`; this module never looks at a member or an offset.
 //!
-//! - [`GroupCoordinator`]: all shards; what handlers call.
-//! - `shard`: one partition: the state, who waits, and the way of a decision.
+//! - [`GroupCoordinator`], [`TransactionCoordinator`]: what handlers call.
+//! - `machine`: what the runtime needs of a state machine. `shards`: all shards of one topic. `shard`: one partition: the state, who waits,
+//!   and the way of a decision. `outcome`: answers and the commits that they wait for.
 //! - `load`: from a partition's batches to records. `records`: from records to bytes and back.
 //! - `timers`: the one clock for all deadlines.
 
 mod groups;
 mod load;
+mod machine;
+mod outcome;
 pub mod records;
 mod shard;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod timers;
 
-pub use groups::{GroupCoordinator, partition_of};
-pub use shard::{Committing, Outcome, Waiting};
+pub use groups::GroupCoordinator;
+pub use outcome::{Committing, Outcome, Waiting};
+pub use shards::partition_of;
 
 use crate::{group, types::Millis};
 

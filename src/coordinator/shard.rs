@@ -1,16 +1,16 @@
-//! One partition of the offsets topic: its groups, who waits for an answer, and the way of a decision to the log and back.
+//! One partition of an internal topic: the state machine in it, who waits for an answer, and the way of a decision to the log and back.
 
 use super::{
     load::{self, Loaded},
-    records,
+    machine::{Key, Machine, Steps},
+    outcome::{Committing, Outcome, Waiting},
     timers::Timers,
 };
 use crate::{
-    codec::header::client_id_text,
-    group::{Decision, GroupId, Groups, Note, Now, Record, Reply, Settings, Ticket, Volatile, names},
-    log::{AppendError, Appended, PartitionLog, Waiter, validate::Origin},
+    group::{Now, Ticket},
+    log::{AppendError, PartitionLog, validate::Origin},
     record::BatchBuilder,
-    types::{ErrorCode, Millis, Offset},
+    types::{ErrorCode, Millis},
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -23,124 +23,79 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// A decision's answer, and what it waits for.
-#[derive(Debug)]
-pub struct Outcome<R> {
-    pub reply: R,
-    /// `None`: its records are committed, or it has none.
-    pub committing: Option<Committing>,
-}
-
-/// Records that are appended but not committed yet.
-#[derive(Clone)]
-pub struct Committing {
-    log: Arc<PartitionLog>,
-    /// They end here.
-    end: Offset,
-    /// `flush.messages` asks for a sync.
-    sync_to: Option<Offset>,
-}
-
-impl std::fmt::Debug for Committing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Committing {{ {} up to {} }}", self.log.topic(), self.end)
-    }
-}
-
-impl Committing {
-    fn of(log: &Arc<PartitionLog>, appended: &Appended) -> Option<Self> {
-        let committing = Self { log: log.clone(), end: appended.last_offset.plus(1), sync_to: appended.sync_to };
-        (appended.sync_to.is_some() || !committing.is_committed()).then_some(committing)
-    }
-
-    fn is_committed(&self) -> bool {
-        self.log.watermarks().high_watermark >= self.end
-    }
-
-    /// Waits until they are committed, and synced where that is asked for.
-    pub async fn wait(self) -> Result<(), ErrorCode> {
-        if let Some(to) = self.sync_to {
-            let log = self.log.clone();
-            let synced = tokio::task::spawn_blocking(move || log.sync_to(to)).await;
-            if !matches!(synced, Ok(Ok(()))) {
-                return Err(ErrorCode::NotCoordinator);
-            }
-        }
-        let waiter = Waiter::new();
-        let _registration = self.log.watch().register(&waiter);
-        while !self.is_committed() {
-            if self.log.is_deleted() {
-                return Err(ErrorCode::NotCoordinator);
-            }
-            waiter.wait().await;
-        }
-        Ok(())
-    }
-}
-
-/// A request whose answer may come later.
-#[derive(Debug)]
-pub struct Waiting(pub oneshot::Receiver<Outcome<Reply>>);
-
-enum State {
+enum State<M: Machine> {
     Loading,
-    Serving(Box<Serving>),
+    Serving(Box<Serving<M>>),
     /// It could not be loaded. The reason was logged.
     Failed,
 }
 
-struct Serving {
-    groups: Groups,
-    waiting: HashMap<Ticket, oneshot::Sender<Outcome<Reply>>>,
-    /// The deadline that the timers have for each group.
-    armed: HashMap<GroupId, Millis>,
+struct Serving<M: Machine> {
+    machine: M,
+    waiting: HashMap<Ticket, oneshot::Sender<Outcome<M::Reply>>>,
+    /// The deadline that the timers have for each key.
+    armed: HashMap<Key, Millis>,
+    /// What was appended last, while it isn't committed.
+    last: Option<Committing>,
 }
 
-pub(super) struct Shard {
+/// A decision that was made so.
+pub(super) struct Enacted<M: Machine, R> {
+    pub outcome: Outcome<R>,
+    /// To be done once what the outcome waits for is committed.
+    pub effects: Vec<M::Effect>,
+}
+
+pub(super) struct Shard<M: Machine> {
     index: usize,
     log: Arc<PartitionLog>,
     timers: Arc<Timers>,
     load_begun: AtomicBool,
     /// When the next failed write may be told of.
     warn_from: AtomicI64,
-    state: Mutex<State>,
+    state: Mutex<State<M>>,
 }
 
-impl Shard {
+impl<M: Machine> Shard<M> {
     pub fn new(index: usize, log: Arc<PartitionLog>, timers: Arc<Timers>) -> Self {
         Self { index, log, timers, load_begun: AtomicBool::new(false), warn_from: AtomicI64::new(0), state: Mutex::new(State::Loading) }
     }
 
-    /// Loads the groups, and begins to serve. Blocks on the disk, and nobody else meanwhile. Does nothing if it was done.
-    pub fn load(&self, settings: Settings, now: impl Fn() -> Now) {
+    /// Loads the state, and begins to serve. Blocks on the disk, and nobody else meanwhile. Does nothing if it was done. The answer is what
+    /// loading found to be done elsewhere.
+    pub fn load(&self, settings: M::Settings, now: impl Fn() -> Now) -> Vec<M::Effect> {
         if self.load_begun.swap(true, Ordering::AcqRel) {
-            return;
+            return Vec::new();
         }
-        let mut groups = Groups::new(settings);
-        let loaded = load::load(&self.log, |record| groups.apply(record));
+        let mut machine = M::new(settings);
+        let loaded = load::load::<M>(&self.log, |record| machine.apply(record));
         let mut state = self.state.lock();
         match loaded {
             Ok(loaded) => {
+                let keys = machine.keys();
                 if loaded != Loaded::default() {
                     let Loaded { records, ignored } = loaded;
-                    tracing::info!(partition = %self.log.topic(), groups = groups.len(), records, ignored, "loaded groups");
+                    tracing::info!(partition = %self.log.topic(), count = keys.len(), records, ignored, "loaded {}", M::PLURAL);
                 }
-                let ids: Vec<GroupId> = groups.iter().map(|(id, _)| id.clone()).collect();
-                let mut serving = Serving { groups, waiting: HashMap::new(), armed: HashMap::new() };
-                for id in &ids {
-                    let decision = serving.groups.decide_loaded(now(), id);
-                    let _ = self.enact(&mut serving, now(), decision);
+                let mut serving = Serving { machine, waiting: HashMap::new(), armed: HashMap::new(), last: None };
+                let mut effects = Vec::new();
+                for key in &keys {
+                    let steps = serving.machine.decide_loaded(now(), key);
+                    let enacted = self.enact(&mut serving, now(), steps);
+                    effects.extend(enacted.into_iter().flat_map(|enacted| enacted.effects));
                 }
                 *state = State::Serving(Box::new(serving));
+                effects
             }
             Err(error) => {
-                tracing::error!(partition = %self.log.topic(), error = &error as &dyn std::error::Error, "can't load groups");
+                tracing::error!(partition = %self.log.topic(), error = &error as &dyn std::error::Error, "can't load {}", M::PLURAL);
                 *state = State::Failed;
+                Vec::new()
             }
         }
     }
 
-    fn with<R>(&self, run: impl FnOnce(&mut Serving) -> R) -> Result<R, ErrorCode> {
+    fn with<R>(&self, run: impl FnOnce(&mut Serving<M>) -> R) -> Result<R, ErrorCode> {
         match &mut *self.state.lock() {
             State::Loading => Err(ErrorCode::CoordinatorLoadInProgress),
             State::Failed => Err(ErrorCode::NotCoordinator),
@@ -148,16 +103,16 @@ impl Shard {
         }
     }
 
-    /// Looks at the groups.
-    pub fn query<R>(&self, look: impl FnOnce(&Groups) -> R) -> Result<R, ErrorCode> {
-        self.with(|serving| look(&serving.groups))
+    /// Looks at the state.
+    pub fn query<R>(&self, look: impl FnOnce(&M) -> R) -> Result<R, ErrorCode> {
+        self.with(|serving| look(&serving.machine))
     }
 
     /// Decides, appends and applies.
-    pub fn decide<R>(&self, now: Now, decide: impl FnOnce(&Groups) -> Decision<R>) -> Result<Outcome<R>, ErrorCode> {
+    pub fn decide<R>(&self, now: Now, decide: impl FnOnce(&M) -> Steps<M, R>) -> Result<Enacted<M, R>, ErrorCode> {
         self.with(|serving| {
-            let decision = decide(&serving.groups);
-            self.enact(serving, now, decision)
+            let steps = decide(&serving.machine);
+            self.enact(serving, now, steps)
         })?
     }
 
@@ -166,98 +121,94 @@ impl Shard {
         &self,
         now: Now,
         ticket: Ticket,
-        decide: impl FnOnce(&Groups) -> Decision<()>,
-        failed: impl FnOnce(&Groups, ErrorCode) -> Option<Decision<()>>,
-    ) -> Result<Waiting, ErrorCode> {
+        decide: impl FnOnce(&M) -> Steps<M>,
+        failed: impl FnOnce(&M, ErrorCode) -> Option<Steps<M>>,
+    ) -> Result<Waiting<M::Reply>, ErrorCode> {
         self.with(|serving| {
             let (sender, receiver) = oneshot::channel();
             serving.waiting.insert(ticket, sender);
-            let decision = decide(&serving.groups);
-            let Err(error) = self.enact(serving, now, decision) else { return Ok(Waiting(receiver)) };
+            let steps = decide(&serving.machine);
+            let Err(error) = self.enact(serving, now, steps) else { return Ok(Waiting(receiver)) };
             serving.waiting.remove(&ticket);
-            if let Some(decision) = failed(&serving.groups, error) {
-                let _ = self.enact(serving, now, decision);
+            if let Some(steps) = failed(&serving.machine, error) {
+                let _ = self.enact(serving, now, steps);
             }
             Err(error)
         })?
     }
 
     /// A deadline that the timers had has come.
-    pub fn tick(&self, now: Now, deadline: Millis, group: &GroupId) {
+    pub fn tick(&self, now: Now, deadline: Millis, key: &Key) -> Vec<M::Effect> {
         let ticked = self.with(|serving| {
-            if serving.armed.get(group) != Some(&deadline) {
-                return;
+            if serving.armed.get(key) != Some(&deadline) {
+                return Vec::new();
             }
-            serving.armed.remove(group);
-            let decision = serving.groups.decide_tick(now, group);
-            let _ = self.enact(serving, now, decision);
-            self.rearm(serving, group);
+            serving.armed.remove(key);
+            let steps = serving.machine.decide_tick(now, key);
+            let enacted = self.enact(serving, now, steps);
+            self.rearm(serving, key);
+            enacted.map(|enacted| enacted.effects).unwrap_or_default()
         });
-        // Groups that are loading have no deadlines, and those that failed need none.
-        let _ = ticked;
+        // A shard that is loading has no deadlines, and one that failed needs none.
+        ticked.unwrap_or_default()
     }
 
     /// Tombstones, in as many batches as they take.
-    pub fn clean<R>(&self, now: Now, decide: impl Fn(&Groups) -> Decision<R>) -> Result<R, ErrorCode> {
+    pub fn clean<R>(&self, now: Now, decide: impl Fn(&M) -> Steps<M, R>) -> Result<R, ErrorCode> {
         const RECORDS_PER_BATCH: usize = 1_000;
         self.with(|serving| {
-            let Decision { reply, records, .. } = decide(&serving.groups);
+            let Steps { reply, records, .. } = decide(&serving.machine);
             for records in records.chunks(RECORDS_PER_BATCH) {
-                self.enact(serving, now, Decision { records: records.to_vec(), ..Decision::only(()) })?;
+                self.enact(serving, now, Steps::write((), records.to_vec()))?;
             }
             Ok(reply)
         })?
     }
 
-    fn enact<R>(&self, serving: &mut Serving, now: Now, decision: Decision<R>) -> Result<Outcome<R>, ErrorCode> {
-        let Decision { reply, records, volatile, replies, notes, records_may_fail } = decision;
-        let committing = match self.append(&records, now) {
+    fn enact<R>(&self, serving: &mut Serving<M>, now: Now, steps: Steps<M, R>) -> Result<Enacted<M, R>, ErrorCode> {
+        let Steps { reply, records, volatile, notes, replies, effects, records_may_fail } = steps;
+        let committing = match self.append(&serving.machine, &records, now) {
+            Ok(None) if records.is_empty() && M::ANSWERS_WAIT => serving.pending(),
             Ok(committing) => {
-                records.iter().for_each(|record| serving.groups.apply(record));
+                records.iter().for_each(|record| serving.machine.apply(record));
+                if M::ANSWERS_WAIT && !records.is_empty() {
+                    serving.last.clone_from(&committing);
+                }
                 committing
             }
             Err(error) if records_may_fail => {
-                tracing::warn!(partition = %self.log.topic(), %error, "can't write that a group is empty");
+                tracing::warn!(partition = %self.log.topic(), %error, "can't write what a restart finds out by itself");
                 None
             }
             Err(error) => return Err(error),
         };
-        let changed = match &volatile {
-            Some(Volatile::Classic(group, _)) => Some(group.clone()),
-            _ => None,
-        };
-        volatile.into_iter().for_each(|change| serving.groups.apply_volatile(change));
-        for note in &notes {
-            log_note(note);
-            serving.groups.tell(now, note);
-        }
+        let changed: Vec<Key> = volatile.into_iter().filter_map(|change| serving.machine.apply_volatile(change)).collect();
+        notes.iter().for_each(|note| serving.machine.tell(now, note));
         for (ticket, reply) in replies {
             // Whoever waited may be gone with its connection.
             if let Some(waiting) = serving.waiting.remove(&ticket) {
                 let _ = waiting.send(Outcome { reply, committing: committing.clone() });
             }
         }
-        if let Some(group) = changed {
-            self.rearm(serving, &group);
-        }
-        Ok(Outcome { reply, committing })
+        changed.iter().for_each(|key| self.rearm(serving, key));
+        Ok(Enacted { outcome: Outcome { reply, committing }, effects })
     }
 
-    fn append(&self, records: &[Record], now: Now) -> Result<Option<Committing>, ErrorCode> {
+    fn append(&self, machine: &M, records: &[M::Record], now: Now) -> Result<Option<Committing>, ErrorCode> {
         if records.is_empty() {
             return Ok(None);
         }
-        let batch = batch(records, now.wall)?;
+        let batch = batch(machine, records, now.wall)?;
         let appended = self.log.append(now.wall, batch, Origin::Coordinator).map_err(|error| {
             if self.may_warn(now) {
-                tracing::warn!(partition = %self.log.topic(), error = &error as &dyn std::error::Error, "can't write to the offsets topic");
+                tracing::warn!(partition = %self.log.topic(), error = &error as &dyn std::error::Error, "can't write what is decided of {}", M::PLURAL);
             }
             error_of(&error)
         })?;
         Ok(Committing::of(&self.log, &appended))
     }
 
-    /// Once a second at most: members try again and again.
+    /// Once a second at most: clients try again and again.
     fn may_warn(&self, now: Now) -> bool {
         const BETWEEN_WARNINGS_MS: i64 = 1_000;
         let due = now.steady.0 >= self.warn_from.load(Ordering::Relaxed);
@@ -267,15 +218,15 @@ impl Shard {
         due
     }
 
-    /// Makes sure that the group is looked at in time.
-    fn rearm(&self, serving: &mut Serving, group: &GroupId) {
-        match serving.groups.next_deadline(group) {
+    /// Makes sure that the key is looked at in time.
+    fn rearm(&self, serving: &mut Serving<M>, key: &Key) {
+        match serving.machine.next_deadline(key) {
             None => {
-                serving.armed.remove(group);
+                serving.armed.remove(key);
             }
-            Some(deadline) if serving.armed.get(group).is_none_or(|armed| deadline < *armed) => {
-                serving.armed.insert(group.clone(), deadline);
-                self.timers.add(deadline, self.index, group.clone());
+            Some(deadline) if serving.armed.get(key).is_none_or(|armed| deadline < *armed) => {
+                serving.armed.insert(key.clone(), deadline);
+                self.timers.add(deadline, self.index, key.clone());
             }
             Some(_) => {}
         }
@@ -286,45 +237,30 @@ impl Shard {
     }
 }
 
-fn batch(records: &[Record], timestamp: Millis) -> Result<Bytes, ErrorCode> {
+impl<M: Machine> Serving<M> {
+    /// What was appended last, if that isn't committed yet.
+    fn pending(&mut self) -> Option<Committing> {
+        self.last.take_if(|last| !last.is_pending());
+        self.last.clone()
+    }
+}
+
+fn batch<M: Machine>(machine: &M, records: &[M::Record], timestamp: Millis) -> Result<Bytes, ErrorCode> {
     let mut builder = BatchBuilder::default();
     for record in records {
         // A name of more than 32 KiB: no client has one.
-        let (key, value) = records::encode(record).map_err(|_| ErrorCode::InvalidRequest)?;
+        let (key, value) = machine.encode(record).map_err(|_| ErrorCode::InvalidRequest)?;
         builder.append(timestamp, Some(&key), value.as_deref(), &[]);
     }
     builder.build().map_err(|_| ErrorCode::UnknownServerError)
 }
 
-/// What a member hears of a failed write (`CoordinatorOperationExceptionHelper`).
+/// What a client hears of a failed write (`CoordinatorOperationExceptionHelper`).
 fn error_of(error: &AppendError) -> ErrorCode {
     match error {
         AppendError::Offline(_) | AppendError::Io(_) => ErrorCode::NotCoordinator,
         // There may be room again by the time that a client tries again.
         AppendError::NoRoom(_) => ErrorCode::CoordinatorNotAvailable,
         _ => ErrorCode::UnknownServerError,
-    }
-}
-
-fn log_note(note: &Note) {
-    let group = client_id_text(Some(note.group().as_bytes()));
-    match note {
-        Note::Preparing { generation, members, cause, .. } => {
-            tracing::info!(group, generation = generation.0, members, %cause, "a group rebalances");
-        }
-        Note::Generation { generation, members, removed, last, .. } => {
-            let last = last.as_ref().map(ToString::to_string).unwrap_or_default();
-            let removed = names(removed);
-            tracing::info!(group, generation = generation.0, members, removed, last, "all members have joined, or their time is up");
-        }
-        Note::Stable { generation, members, .. } => {
-            tracing::info!(group, generation = generation.0, members, "a group is stable");
-        }
-        Note::Empty { generation, .. } => tracing::info!(group, generation = generation.0, "a group is empty"),
-        Note::Fenced { old, new, .. } => tracing::warn!(
-            group, %old, %new,
-            "a second process has joined with group.instance.id of a member that was alive; the first one is fenced"
-        ),
-        Note::NobodyJoined { .. } => tracing::warn!(group, "nobody has joined again in time"),
     }
 }

@@ -242,7 +242,7 @@ fn what_is_in_transactions_counts_once_they_are_committed() {
     };
     let loaded = || {
         let mut groups = group::Groups::new(group::Settings::default());
-        let loaded = load::load(&log, |record| groups.apply(record)).unwrap();
+        let loaded = load::load::<group::Groups>(&log, |record| groups.apply(record)).unwrap();
         (loaded.records, loaded.ignored, groups.committed("g", "t", PartitionIndex(0)).map(|c| c.offset.0))
     };
     transactional(5, 20);

@@ -1,16 +1,16 @@
-//! The deadlines of all groups, in one heap that one task sleeps on.
+//! The deadlines of all shards, in one heap that one task sleeps on.
 //!
-//! A deadline is a reason to look at a group, no more: what is due then its state says. So a deadline that moved later (every heartbeat
+//! A deadline is a reason to look at a key, no more: what is due then its state says. So a deadline that moved later (every heartbeat
 //! does that) stays where it is in the heap, and the look sets the next one.
 
-use super::millis_until;
-use crate::{group::GroupId, types::Millis};
+use super::{machine::Key, millis_until};
+use crate::types::Millis;
 use parking_lot::Mutex;
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 use tokio::sync::Notify;
 
-/// A group of a shard, to be looked at.
-pub(super) type Due = (Millis, usize, GroupId);
+/// A key of a shard, to be looked at.
+pub(super) type Due = (Millis, usize, Key);
 
 #[derive(Default)]
 pub(super) struct Timers {
@@ -19,10 +19,10 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    pub fn add(&self, deadline: Millis, shard: usize, group: GroupId) {
+    pub fn add(&self, deadline: Millis, shard: usize, key: Key) {
         let mut heap = self.heap.lock();
         let first = heap.peek().is_none_or(|Reverse((at, ..))| deadline < *at);
-        heap.push(Reverse((deadline, shard, group)));
+        heap.push(Reverse((deadline, shard, key)));
         drop(heap);
         if first {
             self.sooner.notify_one();

@@ -1,4 +1,5 @@
-//! The records of `__consumer_offsets` as Apache Kafka writes them, byte for byte: tools read the topic, and a directory of Kafka's opens.
+//! The records of `__consumer_offsets` and `__transaction_state` as Apache Kafka writes them, byte for byte: tools read the topics, and a
+//! directory of Kafka's opens.
 //!
 //! Keys and values begin with the version of their schema; a key's version also says what kind it is (`CoordinatorRecordType`).
 
@@ -15,13 +16,13 @@ use std::sync::Arc;
 
 /// A record that can't be written: a name is longer than Kafka's schema allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("text of {0} bytes does not fit the schema of the offsets topic")]
+#[error("text of {0} bytes does not fit the schema of its topic")]
 pub struct TooLong(usize);
 
-/// What a record of the topic is.
+/// What a record of an internal topic is.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Read {
-    Known(Record),
+pub enum Read<R = Record> {
+    Known(R),
     /// Of a kind that is not kept here: a newer Kafka's, or a topic's that can't exist.
     Ignored,
 }
