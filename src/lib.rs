@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! socket ─► net ─► codec ─► api ─┬─► log ─────────► files        one append, one wake-up
-//!    ▲                           ├─► coordinator ─► group ─► log (__consumer_offsets)
+//!    ▲                           ├─► coordinator ─► group │ txn ─► log (__consumer_offsets, __transaction_state)
 //!    │                           └─► cluster (metadata: topics, configs, producer ids)
 //!    └──── net ◄─ codec ◄─ reply ◄── log::watch (the one place where anything waits for an offset)
 //! ```
@@ -16,12 +16,13 @@
 //!   file operations go through `log::io::Disk`.
 //! - [`cluster`]: the metadata: an immutable image, decided and applied, kept in a journal.
 //! - [`group`]: consumer groups as decisions: members, generations, committed offsets. Never sees a socket, a clock or a file.
-//! - [`coordinator`]: runs the groups on `__consumer_offsets`: load, decide, append, apply; holds answers until they are committed.
+//! - [`txn`]: transactions as decisions: producers of transactional ids, states, ends. Never sees a socket, a clock or a file.
+//! - [`coordinator`]: runs both on their internal topics: load, decide, append, apply; holds answers until they are committed.
 //! - [`net`]: listeners and connections. Never looks into a request's body.
 //! - [`api`]: the table of APIs; one file an API, from wire to command and back, without state.
 //! - [`broker`]: builds the parts, starts and stops them in phases. [`cli`]: the commands.
 //!
-//! Imports point down this list only: `types < record < {config, telemetry, codec, cluster, group, log} < coordinator < net < api < broker < cli`; the
+//! Imports point down this list only: `types < record < {config, telemetry, codec, cluster, group, txn, log} < coordinator < net < api < broker < cli`; the
 //! `tidy` test holds them to it. Watermarks keep their order wherever they move: `log start ≤ last stable ≤ high watermark ≤ log
 //! end`. An acknowledged record is never lost to a crash of the process, and a failed write takes its partition out of service
 //! until it has been recovered.
@@ -41,4 +42,5 @@ pub mod log;
 pub mod net;
 pub mod record;
 pub mod telemetry;
+pub mod txn;
 pub mod types;

@@ -20,10 +20,12 @@ mod shards;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod transactions;
 
 pub use groups::GroupCoordinator;
 pub use outcome::{Committing, Outcome, Waiting};
 pub use shards::partition_of;
+pub use transactions::{Marker, MarkerOutcome, MarkerWriter, TRANSACTION_TOPIC, TransactionCoordinator, TransactionSettings};
 
 use crate::{group, types::Millis};
 

@@ -49,6 +49,9 @@ impl<M: Machine> Default for Topic<M> {
     }
 }
 
+/// What is done with what loading a shard found to be done elsewhere.
+pub(super) type OnLoaded<M> = Box<dyn Fn(&Arc<Shard<M>>, Vec<<M as Machine>::Effect>) + Send + Sync>;
+
 pub(super) struct Shards<M: Machine> {
     plan: Plan,
     settings: M::Settings,
@@ -59,18 +62,11 @@ pub(super) struct Shards<M: Machine> {
     /// Held while the topic is looked for or created.
     opening: Mutex<()>,
     timers: Arc<Timers>,
-    /// What is done with what loading found to be done elsewhere.
-    on_loaded: Box<dyn Fn(&Arc<Shard<M>>, Vec<M::Effect>) + Send + Sync>,
+    on_loaded: OnLoaded<M>,
 }
 
 impl<M: Machine> Shards<M> {
-    pub fn new(
-        plan: Plan,
-        settings: M::Settings,
-        logs: Arc<Logs>,
-        clock: Arc<dyn Clock>,
-        on_loaded: Box<dyn Fn(&Arc<Shard<M>>, Vec<M::Effect>) + Send + Sync>,
-    ) -> Self {
+    pub fn new(plan: Plan, settings: M::Settings, logs: Arc<Logs>, clock: Arc<dyn Clock>, on_loaded: OnLoaded<M>) -> Self {
         let (topic, opening, timers) = (ArcSwap::default(), Mutex::default(), Arc::default());
         Self { plan, settings, logs, clock, started: Instant::now(), topic, opening, timers, on_loaded }
     }

@@ -1,9 +1,6 @@
 //! The end of a transaction: EndTxn of both flows, and the abort that fences a producer (`endTransaction`, `endTransactionWithTV1`).
 
-use super::{
-    Decision, EndTxn, FreshIds, State, Transaction, TransactionVersion, TransactionalId, Transactions,
-    command::is_exhausted,
-};
+use super::{Decision, EndTxn, FreshIds, State, Transaction, TransactionVersion, TransactionalId, Transactions, command::is_exhausted};
 use crate::types::{ErrorCode, Millis, ProducerEpoch, ProducerId, ProducerIdAndEpoch};
 
 /// The producer to go on as, or why not.
@@ -137,7 +134,14 @@ impl Transaction {
     }
 
     /// Decides the transaction's end: its markers carry this producer.
-    fn prepare(&self, now: Millis, id: &TransactionalId, commit: bool, producer: ProducerIdAndEpoch, last_epoch: ProducerEpoch) -> Decision<Answer> {
+    fn prepare(
+        &self,
+        now: Millis,
+        id: &TransactionalId,
+        commit: bool,
+        producer: ProducerIdAndEpoch,
+        last_epoch: ProducerEpoch,
+    ) -> Decision<Answer> {
         let mut to = self.at.clone();
         to.state = if commit { State::PrepareCommit } else { State::PrepareAbort };
         to.previous_producer_id = self.at.producer.id;

@@ -1,9 +1,6 @@
 //! InitProducerId: who becomes the producer of a transactional id, and who is fenced by it (`prepareInitProducerIdTransit`).
 
-use super::{
-    Decision, FreshIds, InitProducerId, Metadata, State, Transaction, TransactionVersion, Transactions,
-    command::is_exhausted,
-};
+use super::{Decision, FreshIds, InitProducerId, Metadata, State, Transaction, TransactionVersion, Transactions, command::is_exhausted};
 use crate::types::{ErrorCode, Millis, ProducerEpoch, ProducerId, ProducerIdAndEpoch};
 use std::collections::BTreeSet;
 
@@ -32,6 +29,8 @@ impl Transactions {
         }
         match transaction.at.state {
             State::PrepareCommit | State::PrepareAbort => refused(ErrorCode::ConcurrentTransactions),
+            // Kafka does not look at the epoch here, so that a producer of old aborts the transaction of its successor.
+            State::Ongoing if init.expected.is_some_and(|expected| !transaction.has_epoch(expected)) => refused(ErrorCode::ProducerFenced),
             State::Ongoing => match self.decide_fence(now, &init.id, fresh) {
                 Ok(fence) => Decision {
                     reply: Err(ErrorCode::ConcurrentTransactions),
@@ -53,7 +52,13 @@ impl Transactions {
     }
 
     /// The transactional id goes on with a producer id that nobody has had.
-    fn renew(now: Millis, init: &InitProducerId, id: ProducerId, from: Option<&Transaction>, last_epoch: ProducerEpoch) -> Decision<Answer> {
+    fn renew(
+        now: Millis,
+        init: &InitProducerId,
+        id: ProducerId,
+        from: Option<&Transaction>,
+        last_epoch: ProducerEpoch,
+    ) -> Decision<Answer> {
         let producer = ProducerIdAndEpoch { id, epoch: ProducerEpoch(0) };
         let previous = from.map_or(id, |transaction| transaction.at.producer.id);
         let version = from.map_or(TransactionVersion::V0, |transaction| transaction.at.client_version);
@@ -66,6 +71,10 @@ impl Transaction {
     /// used up may have missed the answer that gave it another id.
     fn may_be(&self, expected: ProducerIdAndEpoch) -> bool {
         expected.id == self.at.producer.id || (expected.id == self.at.previous_producer_id && is_exhausted(expected.epoch))
+    }
+
+    fn has_epoch(&self, expected: ProducerIdAndEpoch) -> bool {
+        expected.epoch == self.at.producer.epoch || expected.epoch == self.last_epoch
     }
 
     /// The transactional id goes on with the same producer id and the next epoch.

@@ -2,7 +2,8 @@
 //! anything. Beginnings are in `init`, ends in `end`.
 
 use super::{
-    AddPartitions, Decision, Described, Ending, Filter, Listed, Metadata, Record, Settings, State, TransactionalId, VerifyPartitions, Volatile,
+    AddPartitions, Decision, Described, Ending, Filter, Listed, Metadata, Record, Settings, State, TransactionalId, VerifyPartitions,
+    Volatile,
 };
 use crate::types::{ErrorCode, Millis, ProducerEpoch, ProducerId, ProducerIdAndEpoch, TopicPartition};
 use std::collections::{HashMap, hash_map::Entry};
@@ -137,11 +138,6 @@ impl Transactions {
         Decision::to(&ending.id, to, transaction.last_epoch, ())
     }
 
-    /// The markers that have to be written again after loading.
-    pub fn unfinished(&self) -> Vec<Ending> {
-        self.iter().filter_map(|(id, transaction)| transaction.at.ending(id)).collect()
-    }
-
     /// Transactions that should have ended by now (`transaction.timeout.ms`).
     pub fn overdue(&self, now: Millis) -> Vec<TransactionalId> {
         self.iter().filter(|(_, transaction)| transaction.is_overdue(now)).map(|(id, _)| id.clone()).collect()
@@ -212,7 +208,7 @@ impl Transactions {
 
 impl Metadata {
     /// The markers that it waits for, if it does.
-    pub(super) fn ending(&self, id: &TransactionalId) -> Option<Ending> {
+    pub fn ending(&self, id: &TransactionalId) -> Option<Ending> {
         let commit = self.state.ending()?;
         let (producer, version, partitions) = (self.producer, self.client_version, self.partitions.clone());
         Some(Ending { id: id.clone(), producer, commit, version, partitions })

@@ -28,10 +28,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("codec", &["types", "record", "log::io"]),
     ("cluster", &["types", "record", "config", "log::io", "telemetry"]),
     ("group", &["types"]),
-    ("coordinator", &["types", "record", "codec", "cluster", "group", "log"]),
+    ("txn", &["types"]),
+    ("coordinator", &["types", "record", "codec", "cluster", "group", "txn", "log"]),
     ("net", &["types", "codec", "telemetry"]),
-    ("api", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "log", "coordinator", "net"]),
-    ("broker", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "log", "coordinator", "net", "api"]),
+    ("api", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "txn", "log", "coordinator", "net"]),
+    ("broker", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "txn", "log", "coordinator", "net", "api"]),
     ("cli", &["types", "record", "config", "telemetry", "log", "cluster", "api", "broker"]),
 ];
 
@@ -51,6 +52,7 @@ const PURE: &[&str] = &[
     "config::topic",
     "codec",
     "group",
+    "txn",
     "log::epochs",
     "log::index",
     "log::model",

@@ -126,6 +126,7 @@ const KEY_SPELLERS: &[(&str, &str)] = &[
     ("cluster::meta", "meta.properties has keys of the same names"),
     ("cluster::adopt", "gives Kafka's internal topics the overrides that they have there"),
     ("coordinator::groups", "creates the offsets topic with the overrides that it has in Kafka"),
+    ("coordinator::transactions", "creates the transaction topic with the overrides that it has in Kafka"),
 ];
 
 /// The keys of the tables: dotted names that stand there as strings.

@@ -5,6 +5,7 @@
 
 pub mod group_metadata;
 pub mod offset_commit;
+pub mod transaction;
 
 use crate::{
     codec::{Malformed, Reader},
