@@ -187,6 +187,7 @@ fn coordinator_settings(config: &ServerConfig) -> CoordinatorSettings {
             group_max_size: config.group_max_size,
             offset_metadata_max_bytes: config.offset_metadata_max_bytes,
             offsets_retention_ms: config.offsets_retention_minutes.saturating_mul(60_000),
+            ..group::Settings::default()
         },
         offsets_topic_num_partitions: config.offsets_topic_num_partitions,
         offsets_topic_replication_factor: config.offsets_topic_replication_factor,

@@ -27,21 +27,19 @@ pub const API: Api = Api {
     note: "by state and type",
 };
 
-const CLASSIC: &str = "classic";
-
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked: ListGroupsRequest = request.decode()?;
     let version = request.version();
     let fits = |filter: &[StrBytes], name: &str| filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
     let mut listed = Vec::new();
     let looked = context.groups.query_all(|groups| {
-        let wanted = groups.list().filter(|group| fits(&asked.states_filter, group.state.name()) && fits(&asked.types_filter, CLASSIC));
+        let wanted = groups.list().filter(|group| fits(&asked.states_filter, group.state) && fits(&asked.types_filter, group.kind.name()));
         listed.extend(wanted.map(|group| {
             ListedGroup::default()
                 .with_group_id(GroupId(wire(&group.group)))
                 .with_protocol_type(wire(&group.protocol_type))
-                .with_group_state(text(if version >= 4 { group.state.name() } else { "" }))
-                .with_group_type(text(if version >= 5 { CLASSIC } else { "" }))
+                .with_group_state(text(if version >= 4 { group.state } else { "" }))
+                .with_group_type(text(if version >= 5 { group.kind.name() } else { "" }))
         }));
     });
     match looked {

@@ -37,6 +37,10 @@ pub trait Machine: Sized + Send + 'static {
     fn keys(&self) -> Vec<Key>;
     /// Applies a record that is in the log: right after it was appended, or when it is loaded.
     fn apply(&mut self, record: &Self::Record);
+    /// Applies all records of a decision, right after they were appended.
+    fn apply_all(&mut self, records: &[Self::Record]) {
+        records.iter().for_each(|record| self.apply(record));
+    }
     /// The answer is whose deadline may have changed.
     fn apply_volatile(&mut self, change: Self::Volatile) -> Option<Key>;
     fn tell(&mut self, now: Now, note: &Self::Note);

@@ -170,7 +170,7 @@ impl<M: Machine> Shard<M> {
         let committing = match self.append(&serving.machine, &records, now) {
             Ok(None) if records.is_empty() && M::ANSWERS_WAIT => serving.pending(),
             Ok(committing) => {
-                records.iter().for_each(|record| serving.machine.apply(record));
+                serving.machine.apply_all(&records);
                 if M::ANSWERS_WAIT && !records.is_empty() {
                     serving.last.clone_from(&committing);
                 }

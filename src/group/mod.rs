@@ -14,6 +14,7 @@
 //! Behaviour is that of Apache Kafka's `GroupMetadataManager`, `ClassicGroup` and `OffsetMetadataManager`.
 
 pub mod classic;
+pub mod consumer;
 mod describe;
 mod groups;
 mod offsets;
@@ -23,16 +24,22 @@ mod story;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod topics;
 
 pub use classic::{
     Cause, Classic, Joined, LeaveMember, Left, Member, Note, State, Synced, Who,
     command::{Identity, Join, JoinedMember, Leave, Protocol, Sync},
 };
-pub use describe::{Described, DescribedMember, Listed};
+pub use consumer::{Assignor, Assignors, ConsumerState, MigrationPolicy};
+pub use describe::{ConsumerDescribed, ConsumerDescribedMember, Described, DescribedMember, DescribedTopic, Kind, Listed};
 pub use groups::{Group, Groups};
 pub use offsets::{Commit, CommitPartition, Committed};
-pub use record::{GroupMetadata, MemberMetadata, Record};
+pub use record::{
+    ClassicMemberMetadata, ConsumerGroupMetadata, ConsumerMemberMetadata, ConsumerRecord, CurrentAssignment, GroupMetadata, MemberMetadata,
+    Record, ResolvedRegex, TargetMetadata,
+};
 pub use story::{End, JoinPhase, Rebalance, Story, names};
+pub use topics::{NoTopics, Topic, Topics};
 
 use crate::types::Millis;
 use std::sync::Arc;
@@ -53,6 +60,23 @@ impl Generation {
     pub const NONE: Self = Self(-1);
 }
 
+/// The epoch of a consumer group, of its target assignment or of a member: raised by every change of what is assigned.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Epoch(pub i32);
+
+impl Epoch {
+    /// What a member sends that joins.
+    pub const JOIN: Self = Self(0);
+    /// What a member sends that leaves.
+    pub const LEAVE: Self = Self(-1);
+    /// What a static member sends that leaves and means to come back; also its epoch until it does.
+    pub const STATIC_LEAVE: Self = Self(-2);
+
+    pub(crate) fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
 /// The time of a decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Now {
@@ -71,6 +95,7 @@ pub struct Ticket(pub u64);
 pub enum Reply {
     Join(Joined),
     Sync(Synced),
+    Heartbeat(consumer::Heartbeaten),
 }
 
 /// The settings that decisions depend on, named as the broker's keys.
@@ -83,6 +108,23 @@ pub struct Settings {
     /// In UTF-16 units, as Java counts them.
     pub offset_metadata_max_bytes: usize,
     pub offsets_retention_ms: i64,
+    pub group_consumer_session_timeout_ms: i32,
+    pub group_consumer_heartbeat_interval_ms: i32,
+    pub group_consumer_max_size: usize,
+    pub group_consumer_assignors: Assignors,
+    pub group_consumer_migration_policy: MigrationPolicy,
+    /// The target assignment is computed no more often than this (KIP-1263).
+    pub group_consumer_assignment_interval_ms: i32,
+    /// Ours: how soon a member is to come back whose answer was held back, or whose group changes.
+    pub group_consumer_rebalance_heartbeat_interval_ms: i32,
+}
+
+/// A group's own settings (configs of the resource GROUP); the broker's where there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupSettings {
+    pub consumer_session_timeout_ms: Option<i32>,
+    pub consumer_heartbeat_interval_ms: Option<i32>,
+    pub consumer_assignment_interval_ms: Option<i32>,
 }
 
 impl Default for Settings {
@@ -94,6 +136,13 @@ impl Default for Settings {
             group_max_size: usize::MAX,
             offset_metadata_max_bytes: 4_096,
             offsets_retention_ms: 7 * 24 * 3_600_000,
+            group_consumer_session_timeout_ms: 45_000,
+            group_consumer_heartbeat_interval_ms: 5_000,
+            group_consumer_max_size: usize::MAX,
+            group_consumer_assignors: Assignors::default(),
+            group_consumer_migration_policy: MigrationPolicy::Bidirectional,
+            group_consumer_assignment_interval_ms: 1_000,
+            group_consumer_rebalance_heartbeat_interval_ms: 200,
         }
     }
 }
@@ -105,6 +154,21 @@ pub enum Volatile {
     Classic(GroupId, Box<Classic>),
     /// A member was heard of: its session lasts until then.
     Alive { group: GroupId, member: MemberId, deadline: Millis },
+    /// What is only in memory of a consumer group is this now.
+    Consumer(GroupId, Box<consumer::Memory>),
+    /// The same for some of its members.
+    Timers { group: GroupId, changed: Vec<(MemberId, consumer::Timers)> },
+}
+
+impl Volatile {
+    /// The group whose next deadline may have come nearer. A classic heartbeat only moves it away, which can wait until the deadline of
+    /// before comes.
+    pub fn rearms(&self) -> Option<&GroupId> {
+        match self {
+            Self::Classic(group, _) | Self::Consumer(group, _) | Self::Timers { group, .. } => Some(group),
+            Self::Alive { .. } => None,
+        }
+    }
 }
 
 /// What a command comes to.

@@ -1,6 +1,8 @@
 //! The committed offsets of a group: commits, look-ups, deletion and expiry (`OffsetMetadataManager`).
 
-use super::{Classic, Decision, GroupId, Groups, Now, Record, Settings, State, Volatile, classic::command::Identity};
+use super::{
+    Classic, Decision, Epoch, Group, GroupId, Groups, Now, Record, Settings, State, Volatile, classic::command::Identity, groups::Protocol,
+};
 use crate::types::{ErrorCode, LeaderEpoch, Millis, Offset, PartitionIndex, TopicName, TopicPartition};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,7 +26,7 @@ pub struct Commit {
     pub from: Identity,
     /// −1: the broker's.
     pub retention_ms: i64,
-    /// Version 9 and later tell a client that its group isn't there.
+    /// Version 9 and later tell a client that its group isn't there, and speak of members' epochs.
     pub tells_missing_group: bool,
     pub partitions: Vec<CommitPartition>,
 }
@@ -130,8 +132,9 @@ impl Groups {
     pub fn decide_commit(&self, now: Now, commit: &Commit) -> Decision<Result<Vec<ErrorCode>, ErrorCode>> {
         let from = &commit.from;
         let group = self.get(&from.group);
-        let checked = match group {
-            Some(group) => group.classic().check_commit(&from.member_id, from.instance_id.as_ref(), from.generation, false),
+        let checked = match group.map(Group::protocol) {
+            Some(Protocol::Classic(classic)) => classic.check_commit(&from.member_id, from.instance_id.as_ref(), from.generation, false),
+            Some(Protocol::Consumer(consumer)) => consumer.check_commit(self.topics(), commit, false),
             None if from.generation.0 < 0 => Ok(()),
             None if commit.tells_missing_group => Err(ErrorCode::GroupIdNotFound),
             None => Err(ErrorCode::IllegalGeneration),
@@ -142,7 +145,7 @@ impl Groups {
         let expires_at = (commit.retention_ms >= 0).then(|| now.wall.plus(commit.retention_ms));
         let (records, reply) = self.commit_records(now, commit, expires_at);
         // A commit shows that its member is alive.
-        let alive = group.map(|group| group.classic()).filter(|c| matches!(c.state, State::Stable | State::PreparingRebalance));
+        let alive = group.and_then(Group::classic).filter(|c| matches!(c.state, State::Stable | State::PreparingRebalance));
         let volatile = alive.and_then(|classic| classic.member(&from.member_id)).map(|member| Volatile::Alive {
             group: from.group.clone(),
             member: from.member_id.clone(),
@@ -176,13 +179,12 @@ impl Groups {
     /// OffsetDelete: an error for each topic, or for the whole request. Partitions without an offset are no error.
     pub fn decide_delete_offsets(&self, group_id: &GroupId, partitions: &[TopicPartition]) -> Decision<Result<Vec<ErrorCode>, ErrorCode>> {
         let Some(group) = self.get(group_id) else { return Decision::only(Err(ErrorCode::GroupIdNotFound)) };
-        let classic = group.classic();
-        if classic.state != State::Empty && !classic.uses_consumer_protocol() {
+        if group.classic().is_some_and(|classic| classic.state != State::Empty && !classic.uses_consumer_protocol()) {
             return Decision::only(Err(ErrorCode::NonEmptyGroup));
         }
         let mut records = Vec::new();
         let mut delete = |partition: &TopicPartition| {
-            if classic.is_subscribed(&partition.topic) {
+            if group.is_subscribed(&partition.topic) {
                 return ErrorCode::GroupSubscribedToTopic;
             }
             let (topic, index) = (partition.topic.as_str(), partition.partition);
@@ -198,12 +200,12 @@ impl Groups {
     /// DeleteGroups, for one group.
     pub fn decide_delete_group(&self, group_id: &GroupId) -> Decision<ErrorCode> {
         let Some(group) = self.get(group_id) else { return Decision::only(ErrorCode::GroupIdNotFound) };
-        if group.classic().state != State::Empty {
+        if !group.is_empty() {
             return Decision::only(ErrorCode::NonEmptyGroup);
         }
         let mut records = group.offsets().tombstones(group_id, |_, _, _| true);
         records.extend(group.pending_tombstones(group_id, |_, _| true));
-        records.push(Record::Group { group: group_id.clone(), value: None });
+        records.extend(group.tombstones(group_id));
         Decision { records, ..Decision::only(ErrorCode::None) }
     }
 
@@ -213,18 +215,17 @@ impl Groups {
         let mut records = Vec::new();
         let mut forgotten = 0_usize;
         for (id, group) in self.iter() {
-            let classic = group.classic();
-            let ages = ages(classic);
+            let ages = group.classic().map_or(Ages::FromCommit, ages);
             let expired = |topic: &TopicName, partition: PartitionIndex, committed: &Committed| {
-                let in_use = classic.is_subscribed(topic) || group.pending().has(topic.as_str(), partition);
+                let in_use = group.is_subscribed(topic) || group.pending().has(topic.as_str(), partition);
                 !in_use && committed.is_expired(&ages, now.wall, offsets_retention_ms)
             };
             let tombstones = group.offsets().tombstones(id, expired);
             forgotten = forgotten.saturating_add(tombstones.len());
             let nothing_left = tombstones.len() == group.offsets().iter().count() && group.pending().is_empty();
             records.extend(tombstones);
-            if nothing_left && group.is_stored() && classic.is_vacant() {
-                records.push(Record::Group { group: id.clone(), value: None });
+            if nothing_left && group.is_stored() && group.is_vacant() {
+                records.extend(group.tombstones(id));
             }
         }
         Decision { records, ..Decision::only(forgotten) }
@@ -248,6 +249,14 @@ impl Groups {
         let records: Vec<_> = strays.collect();
         let count = records.len();
         Decision { records, ..Decision::only(count) }
+    }
+
+    /// Whether one who says this of itself may fetch a group's offsets (OffsetFetch 9 and later).
+    pub fn check_fetch(&self, group: &str, member_id: Option<&str>, epoch: Epoch) -> Result<(), ErrorCode> {
+        match self.get(group).and_then(Group::consumer) {
+            Some(consumer) => consumer.check_fetch(member_id, epoch),
+            None => Ok(()),
+        }
     }
 
     /// What a group committed for a partition.

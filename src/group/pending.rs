@@ -3,7 +3,7 @@
 //! Until the marker comes a consumer that wants stable offsets is sent away. Whatever was committed later than a pending offset, in a
 //! transaction or not, stays when the older one's marker comes.
 
-use super::{Commit, Committed, Decision, Group, GroupId, Groups, Now, Record};
+use super::{Commit, Committed, Decision, Group, GroupId, Groups, Now, Record, groups::Protocol};
 use crate::types::{ErrorCode, PartitionIndex, ProducerId, TopicName, TopicPartition};
 use std::collections::{BTreeMap, hash_map::Entry};
 
@@ -107,8 +107,9 @@ impl Groups {
     /// partition's answer is in the order of the request; an error for all of it is `Err`.
     pub fn decide_commit_in_transaction(&self, now: Now, commit: &Commit) -> Decision<Result<Vec<ErrorCode>, ErrorCode>> {
         let from = &commit.from;
-        let checked = match self.get(&from.group) {
-            Some(group) => group.classic().check_commit(&from.member_id, from.instance_id.as_ref(), from.generation, true),
+        let checked = match self.get(&from.group).map(Group::protocol) {
+            Some(Protocol::Classic(classic)) => classic.check_commit(&from.member_id, from.instance_id.as_ref(), from.generation, true),
+            Some(Protocol::Consumer(consumer)) => consumer.check_commit(self.topics(), commit, true),
             None if from.generation.0 < 0 => Ok(()),
             None => Err(ErrorCode::IllegalGeneration),
         };

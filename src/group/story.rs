@@ -123,6 +123,10 @@ impl fmt::Display for Cause {
             Self::SyncTimeout { members } => write!(f, "no SyncGroup in time from {}", names(members)),
             Self::NotStored(error) => write!(f, "the assignment could not be written ({error})"),
             Self::OverCapacity => f.write_str("the group has more members than group.max.size"),
+            Self::RevocationTimeout { who } => write!(f, "{who} did not give up its partitions for its rebalance timeout"),
+            Self::JoinTimeout { who } => write!(f, "{who} did not join again for its rebalance timeout"),
+            Self::TopicsChanged => f.write_str("topics that the group subscribes to have changed"),
+            Self::Downgraded => f.write_str("the last member of the consumer protocol is gone; the others go on by the classic one"),
         }
     }
 }

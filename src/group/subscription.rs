@@ -1,7 +1,9 @@
-//! The topics in a consumer's subscription (`ConsumerProtocolSubscription`): read by the fields that every version begins with.
+//! What consumers of the classic protocol say to each other, which the coordinator understands too: subscriptions
+//! (`ConsumerProtocolSubscription`) and assignments (`ConsumerProtocolAssignment`).
 
-use crate::types::TopicName;
-use std::collections::BTreeSet;
+use crate::types::{PartitionIndex, TopicName};
+use bytes::Bytes;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The protocol type of Kafka's consumers, whose metadata is a subscription.
 pub const CONSUMER_PROTOCOL_TYPE: &str = "consumer";
@@ -38,6 +40,120 @@ pub fn all_topics<'a>(all: impl Iterator<Item = &'a [u8]>) -> Option<BTreeSet<To
         found.extend(topics(metadata)?);
     }
     Some(found)
+}
+
+/// What a member asks for and has (`ConsumerProtocolSubscription`).
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Subscription {
+    pub topics: Vec<TopicName>,
+    /// Version 1 and later; an eager member has let go of all before it says this.
+    pub owned: Vec<(TopicName, Vec<PartitionIndex>)>,
+    /// Version 3 and later.
+    pub rack_id: Option<Arc<str>>,
+}
+
+/// What a member is given (`ConsumerProtocolAssignment`).
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Assignment {
+    pub partitions: Vec<(TopicName, Vec<PartitionIndex>)>,
+    /// An assignor's own words come with it.
+    pub user_data: bool,
+}
+
+/// The version that the bytes begin with; 0 if there is none.
+pub fn version(bytes: &[u8]) -> i16 {
+    bytes.first_chunk::<2>().map_or(0, |version| i16::from_be_bytes(*version).max(0))
+}
+
+fn i32_of(bytes: &mut &[u8]) -> Option<i32> {
+    let (number, rest) = bytes.split_first_chunk::<4>()?;
+    *bytes = rest;
+    Some(i32::from_be_bytes(*number))
+}
+
+/// A text, or none.
+fn text_of<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a str>> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    let length = i16::from_be_bytes(*length);
+    if length < 0 {
+        *bytes = rest;
+        return Some(None);
+    }
+    let (text, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *bytes = rest;
+    std::str::from_utf8(text).ok().map(Some)
+}
+
+/// Bytes that an assignor of the client understands: how many; none is 0.
+fn user_data(bytes: &mut &[u8]) -> Option<usize> {
+    let length = usize::try_from(i32_of(bytes)?.max(0)).ok()?;
+    *bytes = bytes.split_at_checked(length)?.1;
+    Some(length)
+}
+
+/// Topics with partitions. A count that lies ends with the bytes.
+fn partitions_of(bytes: &mut &[u8]) -> Option<Vec<(TopicName, Vec<PartitionIndex>)>> {
+    let mut found = Vec::new();
+    for _ in 0..i32_of(bytes)? {
+        let name = text_of(bytes)??;
+        let mut partitions = Vec::new();
+        for _ in 0..i32_of(bytes)? {
+            partitions.push(PartitionIndex(i32_of(bytes)?));
+        }
+        found.extend(TopicName::new(name).ok().map(|name| (name, partitions)));
+    }
+    Some(found)
+}
+
+impl Subscription {
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let topics = topics(bytes)?;
+        let version = version(bytes);
+        let mut rest = bytes.get(2..)?;
+        for _ in 0..i32_of(&mut rest)? {
+            text_of(&mut rest)??;
+        }
+        user_data(&mut rest)?;
+        let owned = if version >= 1 { partitions_of(&mut rest)? } else { Vec::new() };
+        if version >= 2 {
+            i32_of(&mut rest)?;
+        }
+        let rack_id = if version >= 3 { text_of(&mut rest)?.map(Arc::from) } else { None };
+        Some(Self { topics, owned, rack_id })
+    }
+}
+
+impl Assignment {
+    /// No bytes are no partitions.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() {
+            return Some(Self::default());
+        }
+        let (version, mut rest) = bytes.split_first_chunk::<2>()?;
+        if i16::from_be_bytes(*version) < 0 {
+            return None;
+        }
+        let partitions = partitions_of(&mut rest)?;
+        // Some clients leave it out.
+        let user_data = !rest.is_empty() && user_data(&mut rest)? > 0;
+        Some(Self { partitions, user_data })
+    }
+
+    pub fn write(&self, version: i16) -> Bytes {
+        let mut out = Vec::new();
+        let count = |length: usize| i32::try_from(length).unwrap_or(i32::MAX).to_be_bytes();
+        out.extend(version.to_be_bytes());
+        out.extend(count(self.partitions.len()));
+        for (topic, partitions) in &self.partitions {
+            let name = topic.as_str().as_bytes();
+            out.extend(i16::try_from(name.len()).unwrap_or(i16::MAX).to_be_bytes());
+            out.extend(name);
+            out.extend(count(partitions.len()));
+            partitions.iter().for_each(|partition| out.extend(partition.0.to_be_bytes()));
+        }
+        out.extend((-1_i32).to_be_bytes());
+        out.into()
+    }
 }
 
 #[cfg(test)]

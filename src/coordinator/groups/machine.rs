@@ -42,12 +42,12 @@ impl Machine for Groups {
         self.apply(record);
     }
 
+    fn apply_all(&mut self, records: &[Record]) {
+        self.apply_all(records);
+    }
+
     fn apply_volatile(&mut self, change: Volatile) -> Option<Key> {
-        // A heartbeat moves a deadline away, which can wait until the deadline of before comes.
-        let changed = match &change {
-            Volatile::Classic(group, _) => Some(group.clone()),
-            Volatile::Alive { .. } => None,
-        };
+        let changed = change.rearms().cloned();
         self.apply_volatile(change);
         changed
     }

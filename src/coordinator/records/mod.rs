@@ -39,6 +39,7 @@ pub fn encode(record: &Record) -> Result<(Vec<u8>, Option<Vec<u8>>), TooLong> {
             let value = value.as_ref().map(group_metadata::encode_value).transpose()?;
             Ok((group_metadata::encode_key(group)?, value))
         }
+        Record::Consumer { .. } => Err(TooLong(0)),
     }
 }
 

@@ -108,6 +108,18 @@ pub enum Cause {
     NotStored(ErrorCode),
     /// `group.max.size` is less than the members that were loaded.
     OverCapacity,
+    /// Of a consumer group: a member did not let go of its partitions for its rebalance timeout.
+    RevocationTimeout {
+        who: Who,
+    },
+    /// Of a consumer group: a classic member did not join again for its rebalance timeout.
+    JoinTimeout {
+        who: Who,
+    },
+    /// Topics that the group subscribes to came, went or got partitions.
+    TopicsChanged,
+    /// The last member of the consumer protocol is gone: the group is a classic one from now on.
+    Downgraded,
 }
 
 /// What happened to a group: for logs, and for its story.

@@ -85,11 +85,9 @@ impl Ctx {
 
     /// Writes and applies a decision, as the broker does.
     pub fn apply<R>(&mut self, decision: Decision<R>) -> R {
-        for record in decision.records {
-            self.groups.apply(&record);
-            self.follower.apply(&record);
-            self.log.push(record);
-        }
+        self.groups.apply_all(&decision.records);
+        self.follower.apply_all(&decision.records);
+        self.log.extend(decision.records);
         if let Some(change) = decision.volatile {
             self.groups.apply_volatile(change);
         }
@@ -222,15 +220,15 @@ impl Ctx {
     }
 
     pub fn state(&self) -> State {
-        self.groups.get("g").map_or(State::Empty, |g| g.classic().state())
+        self.groups.get("g").map_or(State::Empty, |g| g.classic().unwrap().state())
     }
 
     pub fn classic(&self) -> &Classic {
-        self.groups.get("g").unwrap().classic()
+        self.groups.get("g").unwrap().classic().unwrap()
     }
 
     pub fn member_ids(&self) -> Vec<String> {
-        self.groups.get("g").map(|g| g.classic().members().map(|m| m.id.to_string()).collect()).unwrap_or_default()
+        self.groups.get("g").map(|g| g.classic().unwrap().members().map(|m| m.id.to_string()).collect()).unwrap_or_default()
     }
 
     pub fn tick(&mut self) {

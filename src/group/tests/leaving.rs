@@ -26,7 +26,7 @@ fn the_last_one_to_leave_leaves_an_empty_group() {
     assert_eq!(ctx.leave(&[(&members[0].member_id, None)]), [ErrorCode::None]);
     assert_eq!((ctx.state(), ctx.groups.len()), (State::Empty, 1));
     let listed: Vec<_> = ctx.groups.list().collect();
-    assert_eq!(listed, [Listed { group: group(), protocol_type: "consumer".into(), state: State::Empty }]);
+    assert_eq!(listed, [Listed { group: group(), protocol_type: "consumer".into(), state: "Empty", kind: Kind::Classic }]);
 }
 
 #[test]

@@ -264,6 +264,7 @@ impl World {
         match answer {
             Reply::Join(joined) => self.on_joined(i, &joined),
             Reply::Sync(synced) => self.on_synced(i, &synced),
+            Reply::Heartbeat(_) => unreachable!("a classic member"),
         }
     }
 
@@ -312,7 +313,7 @@ impl World {
     /// What holds at every moment.
     fn check(&self) {
         let replayed = &self.ctx.follower;
-        let stored = |groups: &Groups| groups.get("g").map(|g| g.classic().to_metadata());
+        let stored = |groups: &Groups| groups.get("g").map(|g| g.classic().unwrap().to_metadata());
         if matches!(self.ctx.state(), State::Stable) {
             assert_eq!(stored(replayed), stored(&self.ctx.groups), "replay equals live");
         }

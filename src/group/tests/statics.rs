@@ -17,7 +17,7 @@ fn a_static_member_comes_back_without_a_rebalance() {
     let ticket = ctx.sync(&back, &[]);
     assert_eq!(ctx.synced(ticket).assignment, members[1].member_id.as_bytes(), "what its former self had");
     assert_eq!(ctx.heartbeat(&members[0]), ErrorCode::None);
-    assert_eq!(ctx.replayed().get("g").unwrap().classic().to_metadata(), ctx.classic().to_metadata());
+    assert_eq!(ctx.replayed().get("g").unwrap().classic().unwrap().to_metadata(), ctx.classic().to_metadata());
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn when_the_last_session_ends_the_group_is_empty_in_a_new_generation() {
     ctx.stable(&[join("a")]);
     ctx.sleep(10_000);
     assert_eq!((ctx.state(), ctx.classic().generation()), (State::Empty, Generation(2)));
-    assert_eq!(ctx.replayed().get("g").unwrap().classic().to_metadata(), ctx.classic().to_metadata());
+    assert_eq!(ctx.replayed().get("g").unwrap().classic().unwrap().to_metadata(), ctx.classic().to_metadata());
 }
 
 #[test]

@@ -1,0 +1,242 @@
+//! Members of a consumer group that speak the classic protocol, while the group migrates (`classicGroupJoinToConsumerGroup` and so on).
+//! They join and sync each for itself, as often as it takes to come to their target assignment; REBALANCE_IN_PROGRESS says when.
+
+use super::{
+    Consumer, ConsumerMember, MemberState, Partitions,
+    draft::{ConsumerDraft, Refusal, Surroundings, partitions_of},
+};
+use crate::{
+    group::{
+        ClassicMemberMetadata, ConsumerMemberMetadata, Decision, Generation, MemberId, MigrationPolicy, Reply, Topics, Volatile,
+        classic::{
+            Cause,
+            command::{Identity, Join, Joined, Leave, LeaveMember, Left, Sync, Synced},
+        },
+        subscription::{self, Assignment, CONSUMER_PROTOCOL_TYPE, Subscription},
+    },
+    types::{ErrorCode, PartitionIndex, TopicName},
+};
+use std::sync::Arc;
+
+/// The partitions of topics that are there, by id.
+pub(super) fn by_id(partitions: &[(TopicName, Vec<PartitionIndex>)], topics: &dyn Topics) -> Partitions {
+    let mut found = Partitions::new();
+    for (name, partitions) in partitions {
+        if let Some(topic) = topics.by_name(name.as_str()).filter(|_| !partitions.is_empty()) {
+            found.entry(topic.id).or_default().extend(partitions);
+        }
+    }
+    found
+}
+
+/// The same the other way round.
+pub(super) fn by_name(partitions: &Partitions, topics: &dyn Topics) -> Vec<(TopicName, Vec<PartitionIndex>)> {
+    let named = partitions.iter().filter_map(|(id, partitions)| Some((topics.by_id(*id)?.name, partitions.iter().copied().collect())));
+    named.collect()
+}
+
+impl ConsumerDraft<'_> {
+    /// JoinGroup. It is answered at once.
+    pub(in crate::group) fn classic_join(&mut self, join: &Join) {
+        let before = (self.group.clone(), self.records.len(), self.replies.len());
+        let joined = self.try_classic_join(join).unwrap_or_else(|error| {
+            // Nothing of it holds.
+            self.group = before.0;
+            self.records.truncate(before.1);
+            self.replies.truncate(before.2);
+            self.cause = None;
+            let id = if error == ErrorCode::GroupMaxSizeReached { "".into() } else { join.member_id.clone() };
+            Joined::error(error, id)
+        });
+        self.replies.push((join.ticket, Reply::Join(joined)));
+    }
+
+    fn try_classic_join(&mut self, join: &Join) -> Result<Joined, ErrorCode> {
+        if self.around.settings.group_consumer_migration_policy == MigrationPolicy::Disabled {
+            return Err(ErrorCode::InconsistentGroupProtocol);
+        }
+        let new = join.member_id.is_empty();
+        let id = if new { &join.fresh_id } else { &join.member_id };
+        self.check_room(id, join.instance_id.as_ref()).map_err(|(error, _)| error)?;
+        let supported = |name: &Arc<str>| self.group.by_protocol.get(name).copied().unwrap_or(0) == self.group.classics;
+        if &*join.protocol_type != CONSUMER_PROTOCOL_TYPE || !join.protocols.iter().any(|protocol| supported(&protocol.name)) {
+            return Err(ErrorCode::InconsistentGroupProtocol);
+        }
+        let protocol = join.protocols.first().ok_or(ErrorCode::InconsistentGroupProtocol)?;
+        if new && join.instance_id.is_none() && join.requires_known_member_id {
+            return Ok(Joined::error(ErrorCode::MemberIdRequired, id.clone()));
+        }
+        let subscription = Subscription::read(&protocol.metadata).ok_or(ErrorCode::InconsistentGroupProtocol)?;
+        let downgrades = self.admit(join, id)?;
+
+        let old = self.group.members.get(id).cloned();
+        let known = old.as_ref().map_or_else(|| ConsumerMember::new(id.clone()).metadata, |member| member.metadata.clone());
+        let owned = by_id(&subscription.owned, self.around.topics);
+        let changed = self.subscribe(id, &known, metadata(join, &subscription, &known), old.is_none());
+        if downgrades {
+            let rebalances = self.group.target.assignment_epoch < self.group.epoch;
+            if !rebalances {
+                self.reconcile(id, changed, Some(&owned)).map_err(|(error, _)| error)?;
+            }
+            let joined = self.classic_joined(id, protocol.name.clone());
+            self.downgrade(rebalances);
+            return joined;
+        }
+        self.settle_one(id, changed, Some(&owned)).map_err(|(error, _)| error)?;
+        self.keep_alive(id);
+        let sync_ends = self.around.after(join.rebalance_timeout_ms.into());
+        let timers = self.timers(id);
+        (timers.join, timers.sync, timers.revocation) = (None, Some(sync_ends), None);
+        self.classic_joined(id, protocol.name.clone())
+    }
+
+    /// Whether it is who it says; a static member takes its former self's place. Whether that was the last of the consumer protocol, so that
+    /// the group becomes a classic one.
+    fn admit(&mut self, join: &Join, id: &MemberId) -> Result<bool, ErrorCode> {
+        let Some(instance) = &join.instance_id else { return Ok(false) };
+        let Some(old) = self.group.static_member(instance).cloned() else {
+            return if join.member_id.is_empty() { Ok(false) } else { Err(ErrorCode::UnknownMemberId) };
+        };
+        let downgrades = old.classic().is_none() && self.may_downgrade_but(&old.id);
+        if join.member_id.is_empty() {
+            self.replace(&old, id);
+        } else {
+            self.group.known_static(id, instance).map_err(|(error, _)| error)?;
+        }
+        Ok(downgrades)
+    }
+
+    fn classic_joined(&self, id: &MemberId, protocol: Arc<str>) -> Result<Joined, ErrorCode> {
+        let member = self.group.member(id).ok_or(ErrorCode::UnknownMemberId)?;
+        Ok(Joined {
+            generation: Generation(member.epoch.0),
+            protocol_type: Some(CONSUMER_PROTOCOL_TYPE.into()),
+            protocol: Some(protocol),
+            ..Joined::error(ErrorCode::None, id.clone())
+        })
+    }
+
+    /// LeaveGroup: what becomes of each.
+    pub(in crate::group) fn classic_leave(&mut self, leave: &Leave) -> Vec<Left> {
+        let mut ids: Vec<MemberId> = Vec::new();
+        let mut members = Vec::new();
+        let mut answers = Vec::with_capacity(leave.members.len());
+        for member in &leave.members {
+            let found = self.classic_leaving(member);
+            if let Ok(found) = &found
+                && !ids.contains(&found.id)
+            {
+                ids.push(found.id.clone());
+                if members.len() < crate::group::story::WHO_MAX {
+                    members.push((found.who(), member.reason.clone()));
+                }
+            }
+            let error = found.err().map_or(ErrorCode::None, |(error, _)| error);
+            answers.push(Left { member_id: member.member_id.clone(), instance_id: member.instance_id.clone(), error });
+        }
+        self.fence(&ids, Cause::Left { members });
+        answers
+    }
+
+    fn classic_leaving(&self, member: &LeaveMember) -> Result<Arc<ConsumerMember>, Refusal> {
+        match &member.instance_id {
+            None => self.group.known(&self.id, &member.member_id).cloned(),
+            Some(instance) if member.member_id.is_empty() => {
+                let unknown = || (ErrorCode::UnknownMemberId, format!("Instance id {instance} is unknown."));
+                self.group.static_member(instance).cloned().ok_or_else(unknown)
+            }
+            Some(instance) => self.group.known_static(&member.member_id, instance).cloned(),
+        }
+    }
+}
+
+/// A member's metadata by its JoinGroup.
+fn metadata(join: &Join, subscription: &Subscription, known: &ConsumerMemberMetadata) -> ConsumerMemberMetadata {
+    ConsumerMemberMetadata {
+        instance_id: join.instance_id.clone().or_else(|| known.instance_id.clone()),
+        rack_id: subscription.rack_id.clone().filter(|rack| !rack.is_empty()).or_else(|| known.rack_id.clone()),
+        client_id: join.client_id.clone(),
+        client_host: join.client_host.clone(),
+        subscribed_topic_names: subscription.topics.iter().map(|topic| topic.as_str().into()).collect(),
+        subscribed_topic_regex: None,
+        rebalance_timeout_ms: join.rebalance_timeout_ms,
+        server_assignor: known.server_assignor.clone(),
+        classic: Some(ClassicMemberMetadata { session_timeout_ms: join.session_timeout_ms, protocols: join.protocols.clone() }),
+    }
+}
+
+impl Consumer {
+    /// A classic member, if it is one.
+    fn classic_member(&self, from: &Identity) -> Result<(&ConsumerMember, &ClassicMemberMetadata), ErrorCode> {
+        let found = match &from.instance_id {
+            None => self.known(&from.group, &from.member_id),
+            Some(instance) => self.known_static(&from.member_id, instance),
+        };
+        let member = found.map_err(|(error, _)| error)?;
+        let classic = member.classic().ok_or(ErrorCode::UnknownMemberId)?;
+        if member.epoch.0 != from.generation.0 {
+            return Err(ErrorCode::IllegalGeneration);
+        }
+        Ok((member, classic))
+    }
+
+    /// SyncGroup: a member hears what it has by now.
+    pub(in crate::group) fn decide_sync(&self, around: &Surroundings<'_>, sync: &Sync) -> Decision<()> {
+        let answered = |synced: Synced| Decision { replies: vec![(sync.ticket, Reply::Sync(synced))], ..Decision::only(()) };
+        let (member, classic) = match self.classic_member(&sync.from) {
+            Ok(found) => found,
+            Err(error) => return answered(Synced::error(error)),
+        };
+        let Some(protocol) = classic.protocols.first() else { return answered(Synced::error(ErrorCode::UnknownMemberId)) };
+        let other_type = sync.protocol_type.as_ref().is_some_and(|name| &**name != CONSUMER_PROTOCOL_TYPE);
+        if other_type || sync.protocol.as_ref().is_some_and(|name| *name != protocol.name) {
+            return answered(Synced::error(ErrorCode::InconsistentGroupProtocol));
+        }
+        let mut timers = self.memory.timers.get(&member.id).copied().unwrap_or_default();
+        let late = self.target.assignment_epoch > member.epoch && member.state != MemberState::UnrevokedPartitions;
+        let synced = if late {
+            timers.join.get_or_insert(around.after(member.metadata.rebalance_timeout_ms.into()));
+            Synced::error(ErrorCode::RebalanceInProgress)
+        } else {
+            timers.sync = None;
+            timers.session = Some(around.after(classic.session_timeout_ms.into()));
+            let partitions = by_name(&partitions_of(&member.assigned), around.topics);
+            Synced {
+                error: ErrorCode::None,
+                protocol_type: sync.protocol_type.clone(),
+                protocol: sync.protocol.clone(),
+                assignment: Assignment { partitions, user_data: false }.write(subscription::version(&protocol.metadata)),
+            }
+        };
+        let volatile = Volatile::Timers { group: sync.from.group.clone(), changed: vec![(member.id.clone(), timers)] };
+        Decision { volatile: Some(volatile), ..answered(synced) }
+    }
+
+    /// Heartbeat of a classic member.
+    pub(in crate::group) fn decide_classic_heartbeat(&self, around: &Surroundings<'_>, from: &Identity) -> Decision<ErrorCode> {
+        let (member, classic) = match self.classic_member(from) {
+            Ok(found) => found,
+            Err(error) => return Decision::only(error),
+        };
+        let mut timers = self.memory.timers.get(&member.id).copied().unwrap_or_default();
+        timers.session = Some(around.after(classic.session_timeout_ms.into()));
+        let rejoin = member.epoch < self.target.assignment_epoch
+            || member.state == MemberState::UnrevokedPartitions
+            || member.state == MemberState::UnreleasedPartitions && !self.waits_for_others(member);
+        if rejoin {
+            timers.join.get_or_insert(around.after(member.metadata.rebalance_timeout_ms.into()));
+        }
+        let volatile = Volatile::Timers { group: from.group.clone(), changed: vec![(member.id.clone(), timers)] };
+        let error = if rejoin { ErrorCode::RebalanceInProgress } else { ErrorCode::None };
+        Decision { volatile: Some(volatile), ..Decision::only(error) }
+    }
+
+    /// Whether others still have all that a member shall have and has not.
+    fn waits_for_others(&self, member: &ConsumerMember) -> bool {
+        let Some(target) = self.targets.get(&member.id) else { return false };
+        let all = target.iter().flat_map(|(topic, partitions)| partitions.iter().map(move |partition| (topic, partition)));
+        let has = |topic, partition| member.assigned.get(topic).is_some_and(|mine| mine.contains_key(partition));
+        let mut missing = all.filter(|(topic, partition)| !has(topic, partition));
+        missing.any(|(topic, partition)| self.owners.contains_key(&(*topic, *partition)))
+    }
+}

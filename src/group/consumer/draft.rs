@@ -1,0 +1,253 @@
+//! A decision on one consumer group in the making: a copy of the group to which each record is applied as it is made, and what comes of it.
+
+use super::{Consumer, ConsumerMember, Heartbeaten, MemberState, Partitions, Timers, reconcile::Step};
+use crate::{
+    group::{
+        Classic, ConsumerGroupMetadata, ConsumerRecord, Decision, Epoch, GroupId, GroupSettings, MemberId, Note, Now, Record, Reply,
+        Settings, Ticket, Topics, Volatile, classic::Cause,
+    },
+    types::{ErrorCode, Millis},
+};
+use std::sync::Arc;
+
+/// What a decision on a group depends on, besides the group.
+#[derive(Clone, Copy)]
+pub(in crate::group) struct Surroundings<'a> {
+    pub settings: &'a Settings,
+    pub own: GroupSettings,
+    pub topics: &'a dyn Topics,
+    pub topics_version: u64,
+    pub now: Now,
+}
+
+impl Surroundings<'_> {
+    pub fn session_timeout_ms(&self) -> i64 {
+        self.own.consumer_session_timeout_ms.unwrap_or(self.settings.group_consumer_session_timeout_ms).into()
+    }
+
+    /// A member whose answers may be held back comes again at once: the hold makes the interval. One of a group that changes comes soon.
+    pub fn heartbeat_interval_ms(&self, soon: bool) -> i32 {
+        let usual = self.own.consumer_heartbeat_interval_ms.unwrap_or(self.settings.group_consumer_heartbeat_interval_ms);
+        if soon { usual.min(self.settings.group_consumer_rebalance_heartbeat_interval_ms) } else { usual }
+    }
+
+    pub fn assignment_interval_ms(&self) -> i64 {
+        self.own.consumer_assignment_interval_ms.unwrap_or(self.settings.group_consumer_assignment_interval_ms).into()
+    }
+
+    /// `ms` from now, by the clock of deadlines.
+    pub fn after(&self, ms: i64) -> Millis {
+        self.now.steady.plus(ms)
+    }
+}
+
+/// Why a request is refused, in words too.
+pub(super) type Refusal = (ErrorCode, String);
+
+/// The copy and the outcome so far.
+pub(in crate::group) struct ConsumerDraft<'a> {
+    pub(super) around: Surroundings<'a>,
+    pub(super) id: GroupId,
+    pub(super) was: Consumer,
+    pub(super) group: Consumer,
+    pub(super) records: Vec<Record>,
+    pub(super) replies: Vec<(Ticket, Reply)>,
+    pub(super) notes: Vec<Note>,
+    pub(super) cause: Option<Cause>,
+    /// The group is a classic one from now on.
+    pub(super) downgraded: Option<Box<Classic>>,
+}
+
+impl<'a> ConsumerDraft<'a> {
+    pub fn of(around: Surroundings<'a>, id: GroupId, group: Consumer) -> Self {
+        let was = group.clone();
+        let (records, replies, notes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { around, id, was, group, records, replies, notes, cause: None, downgraded: None }
+    }
+
+    pub fn finish<R>(mut self, reply: R) -> Decision<R> {
+        self.tell();
+        let volatile = match self.downgraded {
+            Some(classic) => Volatile::Classic(self.id, classic),
+            None => Volatile::Consumer(self.id, Box::new(self.group.memory)),
+        };
+        Decision {
+            reply,
+            records: self.records,
+            volatile: Some(volatile),
+            replies: self.replies,
+            notes: self.notes,
+            records_may_fail: false,
+        }
+    }
+
+    /// Writes a record.
+    pub fn put(&mut self, record: ConsumerRecord) {
+        self.group.apply(&record);
+        self.records.push(Record::Consumer { group: self.id.clone(), record });
+    }
+
+    pub fn reply(&mut self, ticket: Ticket, answer: Heartbeaten) {
+        self.replies.push((ticket, Reply::Heartbeat(answer)));
+    }
+
+    pub fn timers(&mut self, id: &MemberId) -> &mut Timers {
+        self.group.memory.timers.entry(id.clone()).or_default()
+    }
+
+    /// Its session begins anew.
+    pub fn keep_alive(&mut self, id: &MemberId) {
+        let own_ms = self.group.member(id).and_then(ConsumerMember::classic).map(|classic| i64::from(classic.session_timeout_ms));
+        let ends = self.around.after(own_ms.unwrap_or(self.around.session_timeout_ms()));
+        self.timers(id).session = Some(ends);
+    }
+
+    /// The group changes: its epoch is raised.
+    pub fn bump(&mut self, cause: Cause) {
+        let metadata_hash = self.group.hash_of_topics(self.around.topics);
+        self.put(ConsumerRecord::Group(Some(ConsumerGroupMetadata { epoch: self.group.epoch.next(), metadata_hash })));
+        self.cause.get_or_insert(cause);
+    }
+
+    /// Raises the epoch if the topics have changed that the group subscribes to.
+    pub fn check_topics(&mut self) {
+        self.refresh_regexes();
+        if self.group.hash_of_topics(self.around.topics) != self.group.metadata_hash {
+            self.bump(Cause::TopicsChanged);
+        }
+        self.group.memory.topics_seen = self.around.topics_version;
+    }
+
+    /// What follows from all that was changed: a new target assignment, and the answers of those who have news by it.
+    pub fn settle(&mut self) {
+        if self.downgraded.is_none() {
+            self.assign_if_due();
+            self.release();
+        }
+    }
+
+    /// Takes a member one step on; whether it changed.
+    pub fn reconcile(&mut self, id: &MemberId, subscription_changed: bool, owned: Option<&Partitions>) -> Result<bool, Refusal> {
+        let Some(member) = self.group.members.get(id).cloned() else { return Ok(false) };
+        let target_epoch = self.group.target.assignment_epoch;
+        if !subscription_changed && member.is_reconciled_to(target_epoch) {
+            return Ok(false);
+        }
+        let next = self.group.step(&member, self.around.topics, subscription_changed, owned).map_err(|super::reconcile::Unknown| {
+            let told = "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.";
+            (ErrorCode::FencedMemberEpoch, told.to_owned())
+        })?;
+        if next == *member {
+            return Ok(false);
+        }
+        let revocation = (next.state == MemberState::UnrevokedPartitions && next.classic().is_none())
+            .then(|| (self.around.after(next.metadata.rebalance_timeout_ms.into()), next.epoch));
+        self.timers(id).revocation = revocation;
+        self.put(ConsumerRecord::Current(id.clone(), Some(next.current())));
+        Ok(true)
+    }
+
+    /// Answers the heartbeats that are held back of members that have news.
+    fn release(&mut self) {
+        let held: Vec<MemberId> = self.group.memory.timers.iter().filter(|(_, t)| t.held.is_some()).map(|(id, _)| id.clone()).collect();
+        for id in held {
+            if self.reconcile(&id, false, None) == Ok(true) {
+                self.answer_held(&id);
+            }
+        }
+    }
+
+    /// Answers a member's heartbeat that is held back, if there is one, with what is new since.
+    pub fn answer_held(&mut self, id: &MemberId) {
+        let Some(held) = self.timers(id).held.take() else { return };
+        let Some(answer) = self.answer(id, false, true) else { return };
+        self.reply(held.ticket, answer);
+        self.keep_alive(id);
+    }
+
+    /// What a member hears; its assignment if that is asked for or new.
+    pub fn answer(&self, id: &MemberId, whole: bool, held: bool) -> Option<Heartbeaten> {
+        let member = self.group.member(id)?;
+        let changed = self.was.member(id).is_none_or(|was| was.assigned != member.assigned);
+        Some(self.group.heartbeaten(&self.around, member, whole || changed, held))
+    }
+}
+
+impl Consumer {
+    /// The step that a member would take now.
+    pub(super) fn step(
+        &self,
+        member: &ConsumerMember,
+        topics: &dyn Topics,
+        subscription_changed: bool,
+        owned: Option<&Partitions>,
+    ) -> Result<ConsumerMember, super::reconcile::Unknown> {
+        let nothing = Arc::default();
+        let step = Step {
+            target_epoch: self.target.assignment_epoch,
+            target: self.targets.get(&member.id).unwrap_or(&nothing),
+            subscribes: &|topic| topics.by_id(topic).is_some_and(|topic| self.subscribes(member, topic.name.as_str())),
+            subscription_changed,
+            is_free: &|topic, partition| !self.owners.contains_key(&(topic, partition)),
+            owned,
+        };
+        step.next(member)
+    }
+
+    pub(super) fn heartbeaten(&self, around: &Surroundings<'_>, member: &ConsumerMember, with_assignment: bool, held: bool) -> Heartbeaten {
+        let settled = self.epoch == self.target.assignment_epoch && member.is_reconciled_to(self.epoch);
+        Heartbeaten {
+            error: ErrorCode::None,
+            error_message: None,
+            member_id: Some(member.id.clone()),
+            member_epoch: member.epoch,
+            heartbeat_interval_ms: around.heartbeat_interval_ms(held || !settled),
+            assignment: with_assignment.then(|| partitions_of(&member.assigned)),
+        }
+    }
+
+    /// What takes all of the group out of the log.
+    pub(in crate::group) fn tombstones(&self, group: &GroupId) -> Vec<Record> {
+        let current = self.members.keys().map(|id| ConsumerRecord::Current(id.clone(), None));
+        let targets = self.targets.keys().map(|id| ConsumerRecord::Target(id.clone(), None));
+        let members = self.members.keys().map(|id| ConsumerRecord::Member(id.clone(), None));
+        let regexes = self.regexes.keys().map(|regex| ConsumerRecord::Regex(regex.clone(), None));
+        let records = current.chain(targets).chain([ConsumerRecord::TargetMetadata(None)]).chain(members).chain(regexes);
+        let all = records.chain([ConsumerRecord::NoPartitionMetadata, ConsumerRecord::Group(None)]);
+        all.map(|record| Record::Consumer { group: group.clone(), record }).collect()
+    }
+}
+
+/// The same without epochs.
+pub(super) fn partitions_of(owned: &super::Owned) -> Partitions {
+    owned.iter().map(|(topic, partitions)| (*topic, partitions.keys().copied().collect())).collect()
+}
+
+impl ConsumerDraft<'_> {
+    /// Tells the group's story: what this decision has changed.
+    fn tell(&mut self) {
+        let generation = |epoch: Epoch| crate::group::Generation(epoch.0);
+        let members = self.group.members.len();
+        if let Some(cause) = self.cause.take() {
+            let (from, before) = (generation(self.was.epoch), self.was.members.len());
+            self.notes.push(Note::Preparing { group: self.id.clone(), generation: from, members: before, cause });
+        }
+        if self.downgraded.is_some() {
+            return;
+        }
+        let target = self.group.target.assignment_epoch;
+        if target > self.was.target.assignment_epoch && members > 0 {
+            let (group, generation) = (self.id.clone(), generation(target));
+            self.notes.push(Note::Generation { group, generation, members, removed: Vec::new(), last: None });
+        }
+        let (was, is) = ((self.was.state(), self.was.epoch), (self.group.state(), self.group.epoch));
+        if was != is {
+            let (group, generation) = (self.id.clone(), generation(self.group.epoch));
+            match is.0 {
+                super::ConsumerState::Stable => self.notes.push(Note::Stable { group, generation, members }),
+                super::ConsumerState::Empty => self.notes.push(Note::Empty { group, generation }),
+                super::ConsumerState::Assigning | super::ConsumerState::Reconciling => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Groups that change their protocol while they have members.
+
+use super::*;
+use crate::group::{classic::State, subscription::Assignment};
+
+/// A classic member's JoinGroup with a subscription to `t` that says what it has.
+fn classic_join(name: &str, owned: impl IntoIterator<Item = i32>) -> Join {
+    let owned: Vec<i32> = owned.into_iter().collect();
+    let mut bytes = subscription(&["t"]).to_vec();
+    bytes[1] = 1;
+    bytes.extend(i32::from(!owned.is_empty()).to_be_bytes());
+    if !owned.is_empty() {
+        bytes.extend([0, 1, b't']);
+        bytes.extend((owned.len() as i32).to_be_bytes());
+        owned.iter().for_each(|index| bytes.extend(index.to_be_bytes()));
+    }
+    Join { protocols: Arc::new([Protocol { name: "cooperative-sticky".into(), metadata: bytes.into() }]), ..join(name) }
+}
+
+fn assignment_of(partitions: &[i32]) -> bytes::Bytes {
+    let partitions = partitions.iter().map(|index| PartitionIndex(*index)).collect();
+    Assignment { partitions: vec![(TopicName::new("t").unwrap(), partitions)], user_data: false }.write(1)
+}
+
+fn assigned(bytes: &[u8]) -> Vec<i32> {
+    Assignment::read(bytes).unwrap().partitions.iter().flat_map(|(_, partitions)| partitions).map(|p| p.0).collect()
+}
+
+/// A stable classic group of one that has all of `t`.
+fn classic_group(kip: &mut Kip) -> Joined {
+    let joined = kip.join_now(classic_join("c", []));
+    let from = kip.identity(&joined);
+    let assignments = [(joined.member_id.clone(), assignment_of(&[0, 1, 2, 3]))].into();
+    let ticket = kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments, ticket: Ticket(0) });
+    assert_eq!(assigned(&kip.synced(ticket).assignment), [0, 1, 2, 3]);
+    joined
+}
+
+fn sync_now(kip: &mut Kip, joined: &Joined) -> Synced {
+    let ticket = kip.sync(joined, &[]);
+    kip.synced(ticket)
+}
+
+/// The classic member comes to what it shall have: it joins as often as it is told to, each time with what it has left.
+fn follow(kip: &mut Kip, joined: &Joined, mut owned: Vec<i32>) -> (Joined, Vec<i32>) {
+    let mut joined = joined.clone();
+    for _ in 0..5 {
+        if kip.heartbeat(&joined) == ErrorCode::None {
+            break;
+        }
+        joined = kip.join_now(Join { member_id: joined.member_id.clone(), ..classic_join("c", owned.clone()) });
+        assert_eq!(joined.error, ErrorCode::None);
+        owned = assigned(&sync_now(kip, &joined).assignment);
+    }
+    (joined, owned)
+}
+
+#[test]
+fn a_classic_group_becomes_a_consumer_group_and_a_classic_one_again() {
+    let mut kip = Kip::new(4);
+    let c = classic_group(&mut kip);
+    // The first member of the new protocol joins: the classic one goes on, and is led to less.
+    assert_eq!(kip.ok(joining("n")), (2, Some(vec![])));
+    kip.check_replay();
+    assert_eq!(kip.heartbeat(&c), ErrorCode::RebalanceInProgress);
+    let (c, owned) = follow(&mut kip, &c, vec![0, 1, 2, 3]);
+    assert_eq!((c.generation, owned), (Generation(2), vec![0, 1]));
+    assert_eq!(kip.ok(beat("n", 2)), (2, Some(vec![2, 3])));
+    assert_eq!(kip.consumer().state(), ConsumerState::Stable);
+    assert_eq!(kip.groups.describe_consumer("g").unwrap().members.iter().filter(|m| m.kind == Kind::Classic).count(), 1);
+    kip.check_replay();
+    // Its commits go by the generation that it was told.
+    assert_eq!(kip.commit_from(kip.identity(&c), "t", 5), Ok(vec![ErrorCode::None]));
+    // The last of the new protocol leaves.
+    kip.ok(beat("n", -1));
+    assert_eq!(kip.state(), State::PreparingRebalance);
+    let again = kip.join_now(Join { member_id: c.member_id.clone(), ..classic_join("c", [0, 1]) });
+    assert_eq!((again.error, again.generation, &again.leader), (ErrorCode::None, Generation(4), &again.member_id));
+    assert_eq!(kip.committed("t"), Some(5));
+    let causes: Vec<_> = kip.groups.get("g").unwrap().story().rebalances().map(|r| r.cause.clone()).collect();
+    assert_eq!(causes.len(), 4, "one story for both protocols: {causes:?}");
+}
+
+#[test]
+fn whoever_waits_in_the_classic_group_is_told_to_join_again() {
+    let mut kip = Kip::new(4);
+    let c = classic_group(&mut kip);
+    let waits = kip.send_join(classic_join("d", []));
+    assert!(kip.waits(waits));
+    kip.ok(joining("n"));
+    assert_eq!(kip.joined(waits).error, ErrorCode::RebalanceInProgress);
+    assert_eq!(kip.heartbeat(&c), ErrorCode::RebalanceInProgress);
+    kip.check_replay();
+}
+
+#[test]
+fn the_policy_says_whether_a_group_with_members_may_change() {
+    for (policy, up, down) in [
+        (MigrationPolicy::Bidirectional, true, true),
+        (MigrationPolicy::Upgrade, true, false),
+        (MigrationPolicy::Downgrade, false, true),
+        (MigrationPolicy::Disabled, false, false),
+    ] {
+        let settings =
+            Settings { group_consumer_migration_policy: policy, group_consumer_assignment_interval_ms: 0, ..Settings::default() };
+        let mut kip = Kip::with(4, settings);
+        classic_group(&mut kip);
+        let answer = kip.heartbeat_now(joining("n"));
+        assert_eq!(answer.error == ErrorCode::None, up, "{policy:?}");
+        let mut kip = Kip::with(4, settings);
+        kip.ok(joining("n"));
+        let joined = kip.join_now(classic_join("c", []));
+        if policy == MigrationPolicy::Disabled {
+            assert_eq!(joined.error, ErrorCode::InconsistentGroupProtocol);
+            continue;
+        }
+        assert_eq!(joined.error, ErrorCode::None);
+        kip.ok(beat("n", -1));
+        assert_eq!(kip.groups.get("g").unwrap().classic().is_some(), down, "{policy:?}");
+    }
+}
+
+#[test]
+fn an_empty_group_changes_its_protocol_at_any_time() {
+    let mut kip = Kip::with(4, Settings { group_consumer_migration_policy: MigrationPolicy::Disabled, ..Settings::default() });
+    let c = classic_group(&mut kip);
+    kip.leave(&[(&c.member_id, None)]);
+    assert_eq!(kip.ok(joining("n")), (1, Some(vec![0, 1, 2, 3])));
+    kip.check_replay();
+    kip.ok(beat("n", -1));
+    assert_eq!(kip.join_now(classic_join("c", [])).generation, Generation(1));
+    assert!(kip.replayed().get("g").is_none_or(|group| group.classic().is_some()));
+}
+
+#[test]
+fn only_consumers_of_the_classic_protocol_come_along() {
+    let mut kip = Kip::new(4);
+    let joined = kip.join_now(Join { protocol_type: "connect".into(), ..join("w") });
+    kip.sync(&joined, &[]);
+    assert_eq!(kip.refused(joining("n")), ErrorCode::GroupIdNotFound);
+    let mut kip = Kip::new(4);
+    let c = kip.join_now(classic_join("c", []));
+    kip.sync(&c, &[(&c.member_id, "no assignment")]);
+    assert_eq!(kip.refused(joining("n")), ErrorCode::GroupIdNotFound, "malformed");
+    let mut kip = Kip::new(4);
+    kip.ok(joining("n"));
+    let connect = Join { protocol_type: "connect".into(), ..classic_join("c", []) };
+    assert_eq!(kip.join_now(connect).error, ErrorCode::InconsistentGroupProtocol);
+    let garbage = Join { protocols: Arc::new([Protocol { name: "range".into(), metadata: bytes::Bytes::from_static(&[9]) }]), ..join("c") };
+    assert_eq!(kip.join_now(garbage).error, ErrorCode::InconsistentGroupProtocol);
+    assert_eq!(kip.consumer().members().len(), 1);
+}
+
+#[test]
+fn a_classic_member_that_does_not_follow_in_time_is_out() {
+    let mut kip = Kip::new(4);
+    let c = classic_group(&mut kip);
+    kip.ok(joining("n"));
+    assert_eq!(kip.heartbeat(&c), ErrorCode::RebalanceInProgress);
+    for _ in 0..12 {
+        kip.sleep(5_000);
+        kip.ok(beat("n", 2));
+        kip.heartbeat(&c);
+    }
+    assert_eq!(kip.heartbeat(&c), ErrorCode::UnknownMemberId);
+    assert_eq!(kip.ok(beat("n", 2)), (3, Some(vec![0, 1, 2, 3])));
+    kip.check_replay();
+}
+
+#[test]
+fn one_that_joins_and_never_syncs_is_out() {
+    let mut kip = Kip::new(4);
+    kip.ok(joining("n"));
+    let c = kip.join_now(classic_join("c", []));
+    for _ in 0..12 {
+        kip.sleep(5_000);
+        kip.ok(beat("n", kip.member("n").epoch.0));
+        kip.heartbeat(&c);
+    }
+    assert_eq!(kip.consumer().members().len(), 1);
+}
+
+#[test]
+fn classic_members_are_who_they_say() {
+    let mut kip = Kip::new(4);
+    kip.ok(joining("n"));
+    let known = Join { requires_known_member_id: true, ..classic_join("c", []) };
+    let given = kip.join_now(known.clone());
+    assert_eq!(given.error, ErrorCode::MemberIdRequired);
+    let c = kip.join_now(Join { member_id: given.member_id, ..known });
+    assert_eq!(c.error, ErrorCode::None);
+    assert_eq!(sync_now(&mut kip, &Joined { generation: Generation(9), ..c.clone() }).error, ErrorCode::IllegalGeneration);
+    assert_eq!(kip.heartbeat(&Joined { generation: Generation(9), ..c.clone() }), ErrorCode::IllegalGeneration);
+    assert_eq!(kip.heartbeat(&Joined { member_id: "n".into(), ..c.clone() }), ErrorCode::UnknownMemberId, "it speaks the new protocol");
+    let fetched = kip.groups.check_fetch("g", Some(&c.member_id), Epoch(77));
+    assert_eq!(fetched, Err(ErrorCode::IllegalGeneration));
+    assert_eq!(kip.leave(&[("nobody", None), (&c.member_id, None)]), [ErrorCode::UnknownMemberId, ErrorCode::None]);
+    kip.check_replay();
+}
+
+#[test]
+fn a_static_member_changes_protocol_with_its_partitions() {
+    let mut kip = Kip::new(4);
+    kip.ok(static_joining("n", "i"));
+    let c = kip.join_now(Join { instance_id: Some("i".into()), ..classic_join("c", []) });
+    assert_eq!((c.error, c.generation), (ErrorCode::None, Generation(1)));
+    // It was the only one: the group is a classic one again, and there was no rebalance.
+    assert_eq!(kip.state(), State::Stable);
+    let from = Identity { instance_id: Some("i".into()), ..kip.identity(&c) };
+    let ticket = kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments: BTreeMap::new(), ticket: Ticket(0) });
+    assert_eq!(assigned(&kip.synced(ticket).assignment), [0, 1, 2, 3]);
+    assert_eq!(kip.ok(static_joining("n2", "i")), (1, Some(vec![0, 1, 2, 3])), "and back");
+    kip.check_replay();
+}

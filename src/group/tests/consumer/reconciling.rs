@@ -1,0 +1,55 @@
+//! From an assignment to the next, one partition never with two.
+
+use super::*;
+
+#[test]
+fn one_that_joins_again_after_it_lost_all_frees_what_it_had() {
+    let mut kip = Kip::new(4);
+    kip.ok(joining("a"));
+    kip.ok(joining("b"));
+    kip.ok(beat("a", 1));
+    // It was fenced, or its process began anew: it has nothing.
+    assert_eq!(kip.ok(joining("a")), (2, Some(vec![0, 1])));
+    assert_eq!(kip.ok(beat("b", 2)), (2, Some(vec![2, 3])));
+    kip.check_replay();
+}
+
+#[test]
+fn a_partition_that_goes_back_and_forth_is_with_one_at_a_time() {
+    let mut kip = Kip::new(3);
+    kip.ok(joining("a"));
+    kip.ok(joining("b"));
+    // a is told to let go of 2, and b leaves before a did.
+    assert_eq!(kip.ok(beat("a", 1)), (1, Some(vec![0, 1])));
+    kip.ok(beat("b", -1));
+    // It may own 2 again, but only after it said that it let it go.
+    assert_eq!(kip.ok(beat("a", 1)), (1, None));
+    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..3)), ..beat("a", 1) }), (1, None));
+    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 1) }), (3, Some(vec![0, 1, 2])));
+    assert_eq!(kip.member("a").assigned[&id_of("t")][&PartitionIndex(2)], Epoch(3), "with the epoch at which it got it");
+    assert_eq!(kip.member("a").assigned[&id_of("t")][&PartitionIndex(0)], Epoch(1));
+    kip.check_replay();
+}
+
+#[test]
+fn the_story_tells_why_who_and_how_it_ended() {
+    let mut kip = Kip::new(4);
+    kip.ok(joining("a"));
+    kip.ok(joining("b"));
+    kip.ok(beat("a", 1));
+    kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 1) });
+    kip.ok(beat("b", 2));
+    kip.ok(beat("a", -1));
+    kip.ok(beat("b", 2));
+    kip.ok(beat("b", -1));
+    let story: Vec<_> = kip.groups.get("g").unwrap().story().rebalances().cloned().collect();
+    let told: Vec<_> =
+        story.iter().map(|r| (r.from.0, r.members_before, r.joined.as_ref().map(|j| j.generation.0), r.ended.map(|(_, e)| e))).collect();
+    use End::*;
+    assert_eq!(
+        told,
+        [(0, 0, Some(1), Some(Stable)), (1, 1, Some(2), Some(Stable)), (2, 2, Some(3), Some(Stable)), (3, 1, None, Some(Empty))]
+    );
+    assert!(matches!(&story[1].cause, classic::Cause::Joined { who, .. } if &*who.member == "b"));
+    assert!(matches!(&story[2].cause, classic::Cause::Left { members } if &*members[0].0.member == "a"));
+}
