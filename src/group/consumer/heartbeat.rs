@@ -231,7 +231,7 @@ impl<'a> ConsumerDraft<'a> {
     fn for_heartbeat(around: Surroundings<'a>, protocol: Option<&Protocol>, heartbeat: &Heartbeat) -> Result<Self, Refusal> {
         let id = &heartbeat.group;
         let joins = heartbeat.member_epoch == Epoch::JOIN;
-        let new = || Self::of(around, id.clone(), Consumer::default());
+        let new = || Self::of(around, id.clone(), Consumer::new(around.topics_version));
         match protocol {
             Some(Protocol::Consumer(consumer)) => Ok(Self::of(around, id.clone(), Consumer::clone(consumer))),
             None if joins => Ok(new()),

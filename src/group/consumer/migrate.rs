@@ -43,7 +43,7 @@ impl<'a> ConsumerDraft<'a> {
         let members = classic.members().map(|member| converted(id, member, classic, epoch, around.topics, &mut taken));
         let members: Vec<ConsumerMember> = members.collect::<Result<_, _>>()?;
 
-        let mut draft = Self::of(around, id.clone(), Consumer::default());
+        let mut draft = Self::of(around, id.clone(), Consumer::new(around.topics_version));
         for member in classic.members() {
             if let Some(ticket) = member.awaiting_join {
                 let joined = Joined::error(ErrorCode::RebalanceInProgress, member.id.clone());

@@ -25,6 +25,10 @@ pub(super) struct Step<'a> {
     pub owned: Option<&'a Partitions>,
 }
 
+fn previous(member: &ConsumerMember, next: Epoch) -> Epoch {
+    if next == member.epoch { member.previous_epoch } else { member.epoch }
+}
+
 impl Step<'_> {
     pub fn next(&self, member: &ConsumerMember) -> Result<ConsumerMember, Unknown> {
         Ok(match member.state {
@@ -60,7 +64,7 @@ impl Step<'_> {
         for (topic, partitions) in gone {
             pending_revocation.entry(topic).or_default().extend(partitions);
         }
-        let mut next = ConsumerMember { previous_epoch: member.epoch, assigned: kept, ..member.clone() };
+        let mut next = ConsumerMember { assigned: kept, ..member.clone() };
         if self.still_owns(&pending_revocation) {
             (next.state, next.pending_revocation) = (MemberState::UnrevokedPartitions, pending_revocation);
         }
@@ -81,7 +85,7 @@ impl Step<'_> {
         if self.still_owns(&to_revoke) && !to_revoke.is_empty() {
             return ConsumerMember {
                 epoch,
-                previous_epoch: member.epoch,
+                previous_epoch: previous(member, epoch),
                 state: MemberState::UnrevokedPartitions,
                 assigned,
                 pending_revocation: to_revoke,
@@ -104,7 +108,7 @@ impl Step<'_> {
         }
         ConsumerMember {
             epoch: self.target_epoch,
-            previous_epoch: member.epoch,
+            previous_epoch: previous(member, self.target_epoch),
             state: if unreleased { MemberState::UnreleasedPartitions } else { MemberState::Stable },
             assigned,
             pending_revocation: Owned::new(),

@@ -82,6 +82,11 @@ fn count(counts: &mut BTreeMap<Arc<str>, usize>, name: &Arc<str>, more: bool) {
 }
 
 impl Consumer {
+    /// One that has just begun: there is nothing yet that the topics could differ from.
+    pub(super) fn new(topics_seen: u64) -> Self {
+        Self { memory: Memory { topics_seen, ..Memory::default() }, ..Self::default() }
+    }
+
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }

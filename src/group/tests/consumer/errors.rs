@@ -78,7 +78,7 @@ fn whoever_does_not_let_go_in_time_is_out() {
     assert_eq!(kip.refused(beat("a", 1)), ErrorCode::UnknownMemberId);
     assert_eq!(kip.ok(beat("b", 2)), (3, Some(vec![0, 1, 2, 3])));
     let causes: Vec<_> = kip.groups.get("g").unwrap().story().rebalances().map(|r| r.cause.clone()).collect();
-    assert!(matches!(causes.last(), Some(classic::Cause::RevocationTimeout { .. })), "{causes:?}");
+    assert!(matches!(causes.last(), Some(Cause::RevocationTimeout { .. })), "{causes:?}");
     kip.check_replay();
 }
 

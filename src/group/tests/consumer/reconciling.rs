@@ -50,6 +50,6 @@ fn the_story_tells_why_who_and_how_it_ended() {
         told,
         [(0, 0, Some(1), Some(Stable)), (1, 1, Some(2), Some(Stable)), (2, 2, Some(3), Some(Stable)), (3, 1, None, Some(Empty))]
     );
-    assert!(matches!(&story[1].cause, classic::Cause::Joined { who, .. } if &*who.member == "b"));
-    assert!(matches!(&story[2].cause, classic::Cause::Left { members } if &*members[0].0.member == "a"));
+    assert!(matches!(&story[1].cause, Cause::Joined { who, .. } if &*who.member == "b"));
+    assert!(matches!(&story[2].cause, Cause::Left { members } if &*members[0].0.member == "a"));
 }
