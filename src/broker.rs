@@ -3,13 +3,15 @@
 #![allow(clippy::disallowed_methods, reason = "a shell: it reads the clock and spawns the broker's tasks, and stops them")]
 
 mod cleaner;
+mod lag;
 
 use crate::{
     api::{Context, context::ContextService},
     cluster::{Change, Cluster, FoundPartition, Image, Publisher, Topic, Verdict},
     config::{HostPort, Listener, ServerConfig},
     coordinator::{CoordinatorSettings, GroupCoordinator, OFFSETS_TOPIC},
-    group,
+    group, http as pages,
+    lag::families::MetricsSettings,
     log::{
         Compactor, LogSettings, Logs, PartitionSpec,
         io::{Disk, RealDisk},
@@ -67,6 +69,7 @@ pub struct Broker {
     kafka: JoinSet<()>,
     clockwork: JoinSet<()>,
     cleaner: cleaner::Cleaner,
+    lag: lag::Rounds,
     http: JoinSet<()>,
     http_stop: watch::Sender<bool>,
 }
@@ -79,7 +82,7 @@ impl Broker {
         warn_of_replicas(&config);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Registry::new().context("set up metrics")?;
-        let source = Arc::new(BrokerSource::default());
+        let source = Arc::new(BrokerSource::new(&config)?);
         let (http_stop, http_stopped) = watch::channel(false);
         let (http, http_addresses) = serve_http(&config, &registry, source.clone(), http_stopped).await?;
         // Bound before the logs are opened, so that a port in use is said at once; accepting waits until the broker is ready.
@@ -103,9 +106,11 @@ impl Broker {
         run_groups(&context.groups, &stop, &mut clockwork);
         let cleaner = cleaner::Cleaner::start(&context)?;
         let _ = source.compactor.set(cleaner.compactor().clone());
+        let lag = lag::Rounds::start(&context)?;
+        source.pages.open(pages::Broker { context: context.clone(), http: ready.http.clone() });
         let _ = source.context.set(context.clone());
         source.ready.store(true, Ordering::Release);
-        Ok((Self { context, stop, kafka, clockwork, cleaner, http, http_stop }, ready))
+        Ok((Self { context, stop, kafka, clockwork, cleaner, lag, http, http_stop }, ready))
     }
 
     /// Listeners close → requests under way answer → logs sync and mark a clean stop → HTTP ends.
@@ -113,8 +118,9 @@ impl Broker {
         let _ = self.stop.send(true);
         while self.kafka.join_next().await.is_some() {}
         while self.clockwork.join_next().await.is_some() {}
-        let (context, cleaner) = (self.context.clone(), self.cleaner);
+        let (context, cleaner, lag) = (self.context.clone(), self.cleaner, self.lag);
         let close = move || {
+            lag.stop();
             cleaner.stop();
             context.logs.close(context.now())
         };
@@ -342,7 +348,7 @@ async fn serve_http(
             .with_context(|| format!("listen for HTTP on {at} (set http.listeners to another address, or to nothing to turn it off)"))?;
         addresses.push(HostPort { host: at.host.clone(), port: listener.local_addr()?.port() }.to_string());
         let mut stopped = stopped.clone();
-        tasks.spawn(http::serve(listener, registry.clone(), source.clone(), async move {
+        tasks.spawn(http::serve(listener, registry.clone(), source.clone(), source.pages.router(), async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         }));
     }
@@ -379,11 +385,25 @@ async fn tick(context: Arc<Context>, mut stopping: watch::Receiver<bool>) {
 }
 
 /// What HTTP reads of the broker.
-#[derive(Default)]
 struct BrokerSource {
     context: OnceLock<Arc<Context>>,
     compactor: OnceLock<Arc<Compactor>>,
     ready: AtomicBool,
+    lag_metrics: MetricsSettings,
+    pages: pages::Pages,
+}
+
+impl BrokerSource {
+    fn new(config: &ServerConfig) -> anyhow::Result<Self> {
+        let lag_metrics = lag::metrics_settings(&config.lag_metrics)?;
+        Ok(Self {
+            context: OnceLock::new(),
+            compactor: OnceLock::new(),
+            ready: AtomicBool::new(false),
+            lag_metrics,
+            pages: pages::Pages::default(),
+        })
+    }
 }
 
 impl Source for BrokerSource {
@@ -426,6 +446,7 @@ impl Source for BrokerSource {
             sample.sent_records += stats.records_out.load(Ordering::Relaxed);
         }
         samples::render_topics(out, topics.into_values());
+        lag::render(out, context, &self.lag_metrics);
         if let Some(compactor) = self.compactor.get() {
             samples::render_compaction(out, &cleaner::sample(compactor));
         }

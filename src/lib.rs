@@ -18,11 +18,13 @@
 //! - [`group`]: consumer groups as decisions: members, generations, committed offsets. Never sees a socket, a clock or a file.
 //! - [`txn`]: transactions as decisions: producers of transactional ids, states, ends. Never sees a socket, a clock or a file.
 //! - [`coordinator`]: runs both on their internal topics: load, decide, append, apply; holds answers until they are committed.
+//! - [`lag`]: how far behind every group is, in records and in time. What decides is pure; a sampler sweeps groups and logs and feeds it.
 //! - [`net`]: listeners and connections. Never looks into a request's body.
 //! - [`api`]: the table of APIs; one file an API, from wire to command and back, without state.
+//! - [`http`]: the JSON API and the console's files.
 //! - [`broker`]: builds the parts, starts and stops them in phases. [`cli`]: the commands.
 //!
-//! Imports point down this list only: `types < record < {config, telemetry, codec, cluster, group, txn, log} < coordinator < net < api < broker < cli`; the
+//! Imports point down this list only: `types < record < {config, telemetry, codec, cluster, group, txn, log} < coordinator < lag < net < api < http < broker < cli`; the
 //! `tidy` test holds them to it. Watermarks keep their order wherever they move: `log start ≤ last stable ≤ high watermark ≤ log
 //! end`. An acknowledged record is never lost to a crash of the process, and a failed write takes its partition out of service
 //! until it has been recovered.
@@ -38,6 +40,8 @@ pub mod codec;
 pub mod config;
 pub mod coordinator;
 pub mod group;
+pub mod http;
+pub mod lag;
 pub mod log;
 pub mod net;
 pub mod record;

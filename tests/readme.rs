@@ -12,6 +12,7 @@ const REGIONS: &[(&str, Render)] = &[
     ("configs", highwater::config::readme_tables),
     ("apis", highwater::api::readme_table),
     ("metrics", highwater::telemetry::names::readme_table),
+    ("endpoints", highwater::http::json::readme_table),
 ];
 
 #[test]

@@ -6,6 +6,7 @@ use crate::{
     codec::header::{Prelude, client_id_text, peek_client_id},
     config::ServerConfig,
     coordinator::GroupCoordinator,
+    lag::Sampler,
     log::{Logs, PartitionLog},
     net::{Answer, Answered, ConnectionInfo, Refusal, Service},
     telemetry::{CloseReason, Events, FrameFault, RateLimited, Registry, RejectReason},
@@ -27,6 +28,8 @@ pub struct Context {
     pub groups: Arc<GroupCoordinator>,
     pub sessions: Mutex<FetchSessions>,
     pub events: Events,
+    /// How far behind the groups are; Fetch notes who fetches what.
+    pub lag: Sampler,
     /// Set when the broker stops: what waits answers with what it has.
     pub stopping: watch::Receiver<bool>,
     refusals: RateLimited,
@@ -48,7 +51,7 @@ impl Context {
         let sessions = Mutex::new(FetchSessions::new(config.max_incremental_fetch_session_cache_slots));
         let events = Events::new(registry, APIS.iter().map(|api| api.name));
         let refusals = RateLimited::per_second(REFUSAL_LINES_PER_SECOND);
-        Self { config, cluster, logs, clock, groups, sessions, events, stopping, refusals }
+        Self { config, cluster, logs, clock, groups, sessions, events, lag: Sampler::default(), stopping, refusals }
     }
 
     pub fn now(&self) -> Millis {

@@ -18,6 +18,7 @@ use crate::{
         Malformed, Reply,
         fetch::{self, AbortedTransaction, Endpoint, FetchAnswer, FetchRequest, FileRange, PartitionAnswer, TopicAnswer},
     },
+    lag::fetches::ClientKey,
     log::{AbortedTxn, Isolation, PartitionLog, ReadError, ReadSlice, Waiter},
     net::{Answer, Refusal},
     types::{ErrorCode, LeaderEpoch, Offset, TopicId},
@@ -54,7 +55,9 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
             return Ok(Answer::Ready(fetch::encode(request.reply_header(), &answer, request.version())?));
         }
     };
+    let client = ClientKey::new(request.header.client_id.as_deref().unwrap_or_default(), request.connection.peer.ip());
     let fetch = Fetch { context: context.clone(), request: request.without_frame(), session, isolation, follower, min_bytes, max_bytes };
+    fetch.note(client);
     let read = fetch.read();
     if asked.max_wait_ms <= 0 || fetch.session.partitions.is_empty() || fetch.is_enough(&read) {
         return fetch.finish(read).map(Answer::Ready);
@@ -122,6 +125,22 @@ struct Read {
 }
 
 impl Fetch {
+    /// Notes what is fetched, for those who ask how far behind its reader is.
+    fn note(&self, client: ClientKey) {
+        if self.follower || self.session.partitions.is_empty() {
+            return;
+        }
+        let image = self.context.image();
+        let asked = self.session.partitions.iter().filter_map(|asked| {
+            let id = match &asked.key.topic {
+                TopicRef::Id(id) => *id,
+                TopicRef::Name(name) => image.topic(name)?.id,
+            };
+            Some((id, asked.key.partition, asked.ask.fetch_offset))
+        });
+        self.context.lag.fetches.note(client, self.isolation == Isolation::ReadCommitted, self.context.now(), asked);
+    }
+
     fn is_enough(&self, read: &Read) -> bool {
         read.urgent || read.bytes >= self.min_bytes
     }

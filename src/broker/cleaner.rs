@@ -15,16 +15,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Told when the threads have to end.
+/// Told when threads have to end.
 #[derive(Default)]
-struct Stop {
+pub struct Stop {
     is_set: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Stop {
+    /// The broker stops.
+    pub fn set(&self) {
+        *self.is_set.lock() = true;
+        self.changed.notify_all();
+    }
+
     /// Sleeps; true if the broker stops.
-    fn sleep(&self, pause: Duration) -> bool {
+    pub fn sleep(&self, pause: Duration) -> bool {
         if pause.is_zero() {
             return *self.is_set.lock();
         }
@@ -81,8 +87,7 @@ impl Cleaner {
 
     /// Ends them; blocks until what they are at has ended, which is soon.
     pub fn stop(self) {
-        *self.stop.is_set.lock() = true;
-        self.stop.changed.notify_all();
+        self.stop.set();
         for thread in self.threads {
             if thread.join().is_err() {
                 tracing::error!("a thread of compaction had panicked");

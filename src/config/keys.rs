@@ -1,7 +1,7 @@
 //! THE table of server keys. Parsing, defaults, DescribeConfigs and README's table all read it; nothing else names a default.
 //!
 //! Names, types, ranges and defaults are Apache Kafka's (`KafkaConfig` and the `*Configs` classes it is put together from) but for the
-//! loopback listeners, the data directory, `node.id`, and `http.listeners` and `log.dir.min.free.bytes`, which are ours. The documentation is in our words.
+//! loopback listeners, the data directory, `node.id`, and `http.listeners`, `lag.metrics.*` and `log.dir.min.free.bytes`, which are ours. The documentation is in our words.
 
 use super::key::{
     Importance::{High, Low, Medium},
@@ -15,6 +15,8 @@ use super::key::{
 pub(super) const COMPRESSION_TYPES: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
 pub(super) const CLEANUP_POLICIES: &[&str] = &["compact", "delete"];
 pub(super) const TIMESTAMP_TYPES: &[&str] = &["CreateTime", "LogAppendTime"];
+/// Exporters whose names `lag.metrics.compat` takes on.
+pub(super) const LAG_EXPORTERS: &[&str] = &["kafka-lag-exporter"];
 /// A `long` that means "never" or "no bound".
 pub(super) const NEVER: Option<&str> = Some("9223372036854775807");
 const INT_MAX: Option<&str> = Some("2147483647");
@@ -72,6 +74,47 @@ pub static KEYS: &[Key] = &[
         Any,
         Medium,
         "Where health and metrics are served: HOST:PORT or http://HOST:PORT, comma-separated; empty turns HTTP off.",
+    ),
+    Key::new(
+        "lag.metrics.max.series",
+        Int,
+        Some("1000000"),
+        AtLeast(0),
+        Medium,
+        "The most series about consumer groups in one scrape of the metrics. What is left out is counted by highwater_lag_dropped_series.",
+    ),
+    Key::new(
+        "lag.metrics.group.include",
+        String,
+        Some(".*"),
+        Any,
+        Low,
+        "A regular expression: metrics tell of the groups that it matches anywhere in their names (kafka_exporter's group.filter).",
+    ),
+    Key::new(
+        "lag.metrics.group.exclude",
+        String,
+        Some("^$"),
+        Any,
+        Low,
+        "A regular expression: metrics tell nothing of the groups that it matches (kafka_exporter's group.exclude).",
+    ),
+    Key::new(
+        "lag.metrics.topic.include",
+        String,
+        Some(".*"),
+        Any,
+        Low,
+        "The same for topics, in the metrics named kafka_ (kafka_exporter's topic.filter).",
+    ),
+    Key::new("lag.metrics.topic.exclude", String, Some("^$"), Any, Low, "The same for topics (kafka_exporter's topic.exclude)."),
+    Key::new(
+        "lag.metrics.compat",
+        List,
+        Some(""),
+        OneOf(LAG_EXPORTERS),
+        Low,
+        "kafka-lag-exporter: the metrics of seglo/kafka-lag-exporter are there too, for dashboards that ask for its names.",
     ),
     // Connections and requests.
     Key::new("max.connections", Int, INT_MAX, AtLeast(0), Medium, "How many client connections the broker holds at once.").dynamic(),

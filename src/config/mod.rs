@@ -15,7 +15,7 @@ pub mod topic;
 pub mod topic_keys;
 
 pub use listeners::{HostPort, Listener};
-pub use server::{Loaded, LogCleanerConfig, ServerConfig};
+pub use server::{LagMetricsConfig, Loaded, LogCleanerConfig, ServerConfig};
 pub use sources::{ConfigError, Origin, Sources};
 pub use topic::{CompressionType, TopicConfig};
 pub use topic_keys::{InvalidTopicConfig, TopicDefaults};

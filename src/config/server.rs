@@ -49,6 +49,7 @@ pub struct ServerConfig {
     pub offsets_topic_num_partitions: i32,
     pub offsets_topic_replication_factor: i16,
     pub offsets_topic_segment_bytes: i64,
+    pub lag_metrics: LagMetricsConfig,
     /// 0: appends may use up the disk.
     pub log_dir_min_free_bytes: u64,
     pub log_cleaner: LogCleanerConfig,
@@ -83,6 +84,37 @@ impl LogCleanerConfig {
             io_max_bytes_per_second: values.double("log.cleaner.io.max.bytes.per.second"),
             backoff_ms: u64::try_from(values.number("log.cleaner.backoff.ms")).unwrap_or_default(),
         }
+    }
+}
+
+/// The `lag.metrics` keys. The patterns are regular expressions that compile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LagMetricsConfig {
+    pub max_series: usize,
+    pub group_include: String,
+    pub group_exclude: String,
+    pub topic_include: String,
+    pub topic_exclude: String,
+    pub kafka_lag_exporter: bool,
+}
+
+impl LagMetricsConfig {
+    fn of(values: &Values<'_>) -> Result<Self, ConfigError> {
+        let pattern = |name: &str| {
+            let text = values.text(name).unwrap_or_default();
+            match regex::Regex::new(&text) {
+                Ok(_) => Ok(text),
+                Err(error) => Err(check(format!("{name} is no regular expression: {error}"))),
+            }
+        };
+        Ok(Self {
+            max_series: values.size("lag.metrics.max.series"),
+            group_include: pattern("lag.metrics.group.include")?,
+            group_exclude: pattern("lag.metrics.group.exclude")?,
+            topic_include: pattern("lag.metrics.topic.include")?,
+            topic_exclude: pattern("lag.metrics.topic.exclude")?,
+            kafka_lag_exporter: values.text("lag.metrics.compat").is_some_and(|names| !names.is_empty()),
+        })
     }
 }
 
@@ -157,6 +189,7 @@ impl ServerConfig {
             offsets_topic_num_partitions: values.int("offsets.topic.num.partitions"),
             offsets_topic_replication_factor: i16::try_from(values.number("offsets.topic.replication.factor")).unwrap_or(i16::MAX),
             offsets_topic_segment_bytes: values.number("offsets.topic.segment.bytes"),
+            lag_metrics: LagMetricsConfig::of(&values)?,
             log_dir_min_free_bytes: u64::try_from(values.number("log.dir.min.free.bytes")).unwrap_or(0),
             log_cleaner: LogCleanerConfig::of(&values),
             log_retention_check_interval_ms: values.number("log.retention.check.interval.ms"),
@@ -370,6 +403,15 @@ mod tests {
         assert_eq!(all, [":9092 localhost:9092"]);
         assert!(loaded.warnings.iter().all(|warning| warning.ends_with("is not used by highwater")), "{:?}", loaded.warnings);
         assert_eq!(loaded.warnings.len(), 8);
+    }
+
+    #[test]
+    fn patterns_of_metrics_are_checked_at_once() {
+        let config = load(&["lag.metrics.group.exclude=^console-consumer-", "lag.metrics.compat=kafka-lag-exporter"]).unwrap().lag_metrics;
+        assert!(config.kafka_lag_exporter && config.group_exclude == "^console-consumer-" && config.group_include == ".*");
+        assert!(!load(&[]).unwrap().lag_metrics.kafka_lag_exporter);
+        assert!(load(&["lag.metrics.topic.include=("]).unwrap_err().contains("lag.metrics.topic.include is no regular expression"));
+        assert!(load(&["lag.metrics.compat=burrow"]).is_err());
     }
 
     #[test]

@@ -91,6 +91,13 @@ impl GroupCoordinator {
         self.shards.all().iter().try_for_each(|shard| shard.query(&mut look))
     }
 
+    /// Looks at all shards that can be looked at, one after the other; whether that were all that there are.
+    pub fn look_at_serving(&self, mut look: impl FnMut(&Groups)) -> bool {
+        // Every shard is looked at, whatever the others say.
+        let unseen = self.shards.all().iter().filter(|shard| shard.query(&mut look).is_err()).count();
+        unseen == 0
+    }
+
     /// Decides on a group, and makes it so.
     pub fn decide<R>(&self, group: &str, decide: impl FnOnce(&Groups, Now) -> Decision<R>) -> Result<Outcome<R>, ErrorCode> {
         let now = self.shards.now();

@@ -25,6 +25,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod watched;
 
 pub use classic::{
     Cause, Classic, Joined, LeaveMember, Left, Member, Note, State, Synced, Who,
@@ -40,6 +41,7 @@ pub use record::{
 };
 pub use story::{End, JoinPhase, Rebalance, Story, names};
 pub use topics::{NoTopics, Topic, Topics};
+pub use watched::{Watched, WatchedMember};
 
 use crate::types::Millis;
 use std::sync::Arc;

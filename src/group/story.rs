@@ -3,7 +3,11 @@
 
 use super::{Cause, Generation, Note, Who};
 use crate::types::Millis;
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::Arc,
+};
 
 /// Members that one rebalance names, where many did the same.
 pub const WHO_MAX: usize = 100;
@@ -47,13 +51,26 @@ pub enum End {
     Interrupted,
 }
 
-/// The last rebalances of a group, the newest last.
+/// The last rebalances of a group, the newest last, and how many there were by cause.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Story(VecDeque<Rebalance>);
+pub struct Story {
+    rebalances: VecDeque<Rebalance>,
+    counts: BTreeMap<&'static str, u64>,
+}
 
 impl Story {
-    pub fn rebalances(&self) -> impl ExactSizeIterator<Item = &Rebalance> {
-        self.0.iter()
+    pub fn rebalances(&self) -> impl ExactSizeIterator<Item = &Rebalance> + DoubleEndedIterator {
+        self.rebalances.iter()
+    }
+
+    /// How many rebalances began, by [`Cause::name`].
+    pub fn counts(&self) -> &BTreeMap<&'static str, u64> {
+        &self.counts
+    }
+
+    /// When the one that is under way began.
+    pub fn since(&self) -> Option<Millis> {
+        self.rebalances.back().filter(|rebalance| rebalance.ended.is_none()).map(|rebalance| rebalance.began)
     }
 
     /// What happened to the group at this time.
@@ -61,11 +78,13 @@ impl Story {
         match note {
             Note::Preparing { generation, members, cause, .. } => {
                 self.end(at, End::Interrupted);
-                if self.0.len() >= REBALANCES_MAX {
-                    self.0.pop_front();
+                if self.rebalances.len() >= REBALANCES_MAX {
+                    self.rebalances.pop_front();
                 }
+                let count = self.counts.entry(cause.name()).or_default();
+                *count = count.saturating_add(1);
                 let (cause, from, members_before) = (cause.clone(), *generation, *members);
-                self.0.push_back(Rebalance { cause, began: at, from, members_before, joined: None, ended: None });
+                self.rebalances.push_back(Rebalance { cause, began: at, from, members_before, joined: None, ended: None });
             }
             Note::Generation { generation, members, removed, last, .. } => {
                 if let Some(rebalance) = self.under_way() {
@@ -80,7 +99,7 @@ impl Story {
     }
 
     fn under_way(&mut self) -> Option<&mut Rebalance> {
-        self.0.back_mut().filter(|rebalance| rebalance.ended.is_none())
+        self.rebalances.back_mut().filter(|rebalance| rebalance.ended.is_none())
     }
 
     fn end(&mut self, at: Millis, end: End) {
@@ -103,6 +122,27 @@ impl fmt::Display for Who {
         match &self.instance {
             Some(instance) => write!(f, ", instance {})", in_words(instance)),
             None => f.write_str(")"),
+        }
+    }
+}
+
+impl Cause {
+    /// As metrics label it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Joined { .. } => "joined",
+            Self::MetadataChanged { .. } => "metadata_changed",
+            Self::LeaderRejoined { .. } => "leader_rejoined",
+            Self::StaticMemberReplaced { .. } => "static_member_replaced",
+            Self::Left { .. } => "left",
+            Self::SessionExpired { .. } => "session_expired",
+            Self::SyncTimeout { .. } => "sync_timeout",
+            Self::NotStored(_) => "not_stored",
+            Self::OverCapacity => "over_capacity",
+            Self::RevocationTimeout { .. } => "revocation_timeout",
+            Self::JoinTimeout { .. } => "join_timeout",
+            Self::TopicsChanged => "topics_changed",
+            Self::Downgraded => "downgraded",
         }
     }
 }

@@ -55,6 +55,8 @@ pub const HIGH_WATERMARKS_FILE: &str = "replication-offset-checkpoint";
 /// Where compaction last ended.
 pub const CLEANED_FILE: &str = "cleaner-offset-checkpoint";
 pub const CLEAN_FILE: &str = ".kafka_cleanshutdown";
+/// When records arrived: ours, and left alone by Apache Kafka.
+pub const ARRIVALS_FILE: &str = "arrival-times";
 pub const LOCK_FILE: &str = ".lock";
 /// Written and removed to see whether a directory works.
 pub const PROBE_FILE: &str = ".highwater-probe";

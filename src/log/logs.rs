@@ -119,10 +119,17 @@ struct Chores {
     retention_due: Option<Millis>,
     /// Partitions at rest whose recovery point is to be brought to their end, a few at a tick.
     resting: Vec<Arc<PartitionLog>>,
+    /// When arrival times are written next, and whose are still to be.
+    arrivals_due: Option<Millis>,
+    arriving: Vec<Arc<PartitionLog>>,
 }
 
 /// So many partitions at rest are synced in one tick.
 const RESTS_PER_TICK: usize = 16;
+/// Arrival times of all partitions are written once in so long: a crash of the process loses those since then.
+const ARRIVALS_INTERVAL_MS: i64 = 10_000;
+/// So many files of them are written in one tick.
+const ARRIVALS_PER_TICK: usize = 64;
 /// From this many partitions on, a sync of the whole file system is cheaper than some for each.
 const CLOSED_AT_ONCE_MIN: usize = if cfg!(test) { 2 } else { 32 };
 
@@ -410,6 +417,7 @@ impl Logs {
         if is_time || moved {
             self.write_checkpoints().unwrap_or_else(|error| tracing::error!(%error, "can't write the logs' checkpoints"));
         }
+        chores.save_arrivals(&partitions, now);
         if since(chores.expired) >= self.settings.producer_id_expiration_check_interval_ms {
             chores.expired = Some(now);
             partitions.iter().for_each(|log| log.expire_producers(now, self.settings.producer_id_expiration_ms));
@@ -438,13 +446,14 @@ impl Logs {
 
     /// Syncs everything, and marks the directories as cleanly left unless a partition of theirs could not be closed. No partition takes a write
     /// after it.
-    pub fn close(&self, _now: Millis) -> Result<(), LogError> {
+    pub fn close(&self, now: Millis) -> Result<(), LogError> {
         let held: Vec<_> = self.partitions.read().values().map(|held| (Arc::clone(&held.log), held.dir)).collect();
         self.close_at_once(&held);
         let next = AtomicUsize::new(0);
         let failed: Mutex<Vec<(usize, AppendError)>> = Mutex::default();
         let work = || {
             while let Some((log, dir)) = held.get(next.fetch_add(1, Ordering::Relaxed)) {
+                log.save_arrivals(now);
                 if let Err(error) = log.close() {
                     failed.lock().push((*dir, error));
                 }
@@ -478,6 +487,24 @@ impl Logs {
                 Ok(false) => {}
                 Err(error) => written.into_iter().for_each(|log| log.fail(&error)),
             }
+        }
+    }
+}
+
+impl Chores {
+    /// Writes the arrival times that are due, a few at a time.
+    fn save_arrivals(&mut self, all: &[Arc<PartitionLog>], now: Millis) {
+        // A clock set back must not put it off.
+        let is_due = |due: Millis| due <= now || due > now.plus(ARRIVALS_INTERVAL_MS);
+        if self.arriving.is_empty() && self.arrivals_due.is_none_or(is_due) {
+            self.arrivals_due = Some(now.plus(ARRIVALS_INTERVAL_MS));
+            self.arriving = all.to_vec();
+        }
+        let mut written = 0_usize;
+        while written < ARRIVALS_PER_TICK
+            && let Some(log) = self.arriving.pop()
+        {
+            written = written.saturating_add(usize::from(log.save_arrivals(now)));
         }
     }
 }

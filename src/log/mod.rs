@@ -1,12 +1,13 @@
 //! The partitions' logs: append-only segments in Apache Kafka's own file formats.
 //!
-//! [`Logs`] are all partitions of this broker in their data directories, [`PartitionLog`] is one. `model`, `index`, `checkpoints`, `files`,
+//! [`Logs`] are all partitions of this broker in their data directories, [`PartitionLog`] is one. `arrivals`, `model`, `index`, `checkpoints`, `files`,
 //! `epochs`, `producer_state`, `retention`, `txn_index`, `validate` and `verification` are pure; the rest moves bytes through [`io::Disk`]. Nothing here reads a clock,
 //! knows the wire protocol or starts a task.
 
 pub mod error;
 pub mod io;
 
+pub mod arrivals;
 pub mod checkpoints;
 pub mod compact;
 pub mod epochs;
@@ -25,6 +26,7 @@ mod dir_info;
 mod dirs;
 mod health;
 mod logs;
+mod look;
 mod partition;
 mod read;
 mod recover;
@@ -49,6 +51,7 @@ pub use dir_info::DirInfo;
 pub use error::{AppendError, DeleteRecordsError, LogError, ReadError, RecordError};
 pub use health::DirStatus;
 pub use logs::{FoundPartition, LogSettings, Logs, PartitionSpec};
+pub use look::{Look, OldestOpen, Outlook, Visible};
 pub use model::Watermarks;
 pub use partition::{Appended, PartitionLog, Stats};
 pub use read::{Isolation, ReadSlice, TimedOffset};

@@ -8,6 +8,7 @@
 
 use super::{
     AppendError,
+    arrivals::{self, Arrivals},
     compact::Compaction,
     epochs::Epochs,
     files::Kind,
@@ -102,6 +103,8 @@ pub(super) struct Writer {
     pub dirty: bool,
     /// A clean stop has begun: nothing is appended any more.
     pub closed: bool,
+    /// When an arrival was last noted.
+    pub arrival_noted: Option<Millis>,
 }
 
 /// One partition's log. All methods may be called from any thread; those that do I/O block.
@@ -127,6 +130,9 @@ pub struct PartitionLog {
     watch: Watch,
     pub(super) stats: Stats,
     pub(super) compaction: Compaction,
+    pub(super) arrivals: Mutex<Arrivals>,
+    /// Raised whenever compaction changes which records are there.
+    pub(super) shape: AtomicU64,
 }
 
 /// What a partition is built from when it's opened or made.
@@ -139,6 +145,7 @@ pub(super) struct Parts {
     pub marks: Watermarks,
     pub epochs: Epochs,
     pub producers: ProducerStates,
+    pub arrivals: Arrivals,
     /// All batches below are durable.
     pub synced: Offset,
     /// The base of the segment from which on indexes and snapshots may not be durable.
@@ -174,6 +181,7 @@ impl PartitionLog {
             entries,
             dirty: parts.dirty,
             closed: false,
+            arrival_noted: None,
         };
         Ok(Self {
             topic: parts.topic,
@@ -193,6 +201,8 @@ impl PartitionLog {
             watch: Watch::default(),
             stats: Stats::default(),
             compaction: Compaction::default(),
+            arrivals: Mutex::new(parts.arrivals),
+            shape: AtomicU64::new(0),
         })
     }
 
@@ -289,6 +299,11 @@ impl PartitionLog {
         let active = Arc::clone(&writer.active);
         let position = active.size();
         active.append(&[IoSlice::new(&header.encode()), IoSlice::new(records)], batch.bytes)?;
+        // The lock is taken once a second, not once a batch.
+        if writer.arrival_noted.is_none_or(|noted| arrivals::is_apart(noted, now)) {
+            writer.arrival_noted = Some(now);
+            self.arrivals.lock().note(header.base_offset, now);
+        }
         self.take_in(writer, header, batch, marker, config, position).inspect_err(|e| self.fail(e))
     }
 

@@ -12,6 +12,7 @@ use super::{
     health::DirHealth,
     index::{OffsetIndex, TimeIndex},
     io::{Disk, DiskFile, Entry, OpenMode},
+    look::load_arrivals,
     model::{self, Watermarks, relative},
     partition::{PartitionLog, Parts, marker_of},
     producer_state::ProducerStates,
@@ -83,6 +84,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     let synced = checked_from.map_or(log_end, |from| from.clamp(first.min(log_end), log_end));
     let tidy =
         model::segment_of(&recovery.segments, |s| s.base(), synced).and_then(|i| recovery.segments.get(i)).map_or(log_end, |s| s.base());
+    let arrivals = load_arrivals(&place, opening.spec.topic_id, log_end);
     Ok(PartitionLog::new(Parts {
         topic: opening.spec.topic.clone(),
         topic_id: opening.spec.topic_id,
@@ -92,6 +94,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
         marks: Watermarks { log_start, last_stable, high_watermark: log_end, log_end },
         epochs: recovery.epochs,
         producers: recovery.producers,
+        arrivals,
         synced,
         tidy,
         rested: rested.filter(|rested| *rested <= synced),

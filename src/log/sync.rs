@@ -330,7 +330,7 @@ impl PartitionLog {
 }
 
 /// Replaces a file; a crash before the next sync of the file system may leave neither the old nor the new one.
-fn write_unsynced(disk: &dyn Disk, path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(super) fn write_unsynced(disk: &dyn Disk, path: &Path, contents: &[u8]) -> io::Result<()> {
     let file = disk.open(path, OpenMode::Create)?;
     file.set_len(0)?;
     file.write_at(&[io::IoSlice::new(contents)], 0)

@@ -11,7 +11,7 @@ use metrics::{Counter, Gauge, Histogram};
 use std::{
     sync::{
         OnceLock,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -108,6 +108,8 @@ pub struct Events {
     received: Counter,
     sent: Counter,
     connections: Gauge,
+    /// The same number, to be read.
+    open: AtomicI64,
     opened: Counter,
     closed: Vec<Counter>,
     rejected: Vec<Counter>,
@@ -124,6 +126,7 @@ impl Events {
             received: registry.counter(&names::NETWORK_RECEIVED, &[]),
             sent: registry.counter(&names::NETWORK_SENT, &[]),
             connections: registry.gauge(&names::CONNECTIONS, &[]),
+            open: AtomicI64::new(0),
             opened: registry.counter(&names::CONNECTIONS_OPENED, &[]),
             closed: by_reason(&names::CONNECTIONS_CLOSED, CloseReason::ALL.iter().map(|r| r.name()).collect()),
             rejected: by_reason(&names::CONNECTIONS_REJECTED, RejectReason::ALL.iter().map(|r| r.name()).collect()),
@@ -168,11 +171,18 @@ impl Events {
     pub fn connection_opened(&self) {
         self.opened.increment(1);
         self.connections.increment(1.0);
+        self.open.fetch_add(1, Relaxed);
     }
 
     pub fn connection_closed(&self, reason: CloseReason) {
         self.connections.decrement(1.0);
+        self.open.fetch_sub(1, Relaxed);
         count(&self.closed, reason as usize);
+    }
+
+    /// Kafka clients' connections open now.
+    pub fn connections_open(&self) -> u64 {
+        u64::try_from(self.open.load(Relaxed)).unwrap_or(0)
     }
 
     /// A connection was never served: it was neither opened nor closed in the sense of the two events above.

@@ -45,31 +45,66 @@ pub struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// Writes one series' value; `labels` are the values of the metric's labels in order.
-    pub fn sample(&mut self, labels: &[&str], value: impl Value) {
-        debug_assert_eq!(labels.len(), self.metric.labels.len(), "{}", self.metric.name);
+    /// The same with labels that were rendered before ([`Labels`]): they are the metric's.
+    pub fn labelled(&mut self, labels: &Labels, value: impl Value) {
+        self.begin();
         let text = &mut self.exposition.text;
-        if !self.started {
-            self.started = true;
-            self.exposition.written.push(self.metric.name);
-            let _ = write!(text, "# HELP {} ", self.metric.name);
-            escape(text, self.metric.help, false);
-            let _ = writeln!(text, "\n# TYPE {} {}", self.metric.name, self.metric.kind.name());
-        }
         text.push_str(self.metric.name);
-        for (i, (name, value)) in self.metric.labels.iter().zip(labels).enumerate() {
-            text.push(if i == 0 { '{' } else { ',' });
-            text.push_str(name);
-            text.push_str("=\"");
-            escape(text, value, true);
-            text.push('"');
-        }
-        if !self.metric.labels.is_empty() {
-            text.push('}');
-        }
+        text.push_str(&labels.0);
         text.push(' ');
         let _ = value.write_to(text);
         text.push('\n');
+    }
+
+    fn begin(&mut self) {
+        if self.started {
+            return;
+        }
+        self.started = true;
+        self.exposition.written.push(self.metric.name);
+        let text = &mut self.exposition.text;
+        let _ = write!(text, "# HELP {} ", self.metric.name);
+        escape(text, self.metric.help, false);
+        let _ = writeln!(text, "\n# TYPE {} {}", self.metric.name, self.metric.kind.name());
+    }
+
+    /// Writes one series' value; `labels` are the values of the metric's labels in order.
+    pub fn sample(&mut self, labels: &[&str], value: impl Value) {
+        debug_assert_eq!(labels.len(), self.metric.labels.len(), "{}", self.metric.name);
+        self.begin();
+        let text = &mut self.exposition.text;
+        text.push_str(self.metric.name);
+        write_labels(text, self.metric.labels, labels);
+        text.push(' ');
+        let _ = value.write_to(text);
+        text.push('\n');
+    }
+}
+
+/// Labels of a series, rendered once for the many families that have them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Labels(String);
+
+impl Labels {
+    /// `values` are those of the metric's labels in order.
+    pub fn of(metric: &Metric, values: &[&str]) -> Self {
+        debug_assert_eq!(values.len(), metric.labels.len(), "{}", metric.name);
+        let mut text = String::new();
+        write_labels(&mut text, metric.labels, values);
+        Self(text)
+    }
+}
+
+fn write_labels(text: &mut String, names: &[&str], values: &[&str]) {
+    for (i, (name, value)) in names.iter().zip(values).enumerate() {
+        text.push(if i == 0 { '{' } else { ',' });
+        text.push_str(name);
+        text.push_str("=\"");
+        escape(text, value, true);
+        text.push('"');
+    }
+    if !names.is_empty() {
+        text.push('}');
     }
 }
 
@@ -105,6 +140,10 @@ impl Value for f64 {
 
 /// Backslash and newline everywhere, the quote in label values.
 fn escape(text: &mut String, value: &str, quotes: bool) {
+    if !value.contains(['\\', '\n', '"']) {
+        text.push_str(value);
+        return;
+    }
     for c in value.chars() {
         match c {
             '\\' => text.push_str("\\\\"),

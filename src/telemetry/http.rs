@@ -1,4 +1,4 @@
-//! The HTTP listener: `/metrics`, `/healthz`, `/readyz` and a page that points to them. GET and HEAD only; no request's body is read.
+//! The HTTP listener: `/metrics`, `/healthz`, `/readyz`, and the pages that are handed to it. GET and HEAD only; no request's body is read.
 //!
 //! A client can hold one of a few connections for a bounded time and nothing else: the head of a request has a size and a deadline,
 //! an answer a deadline, and scrapes are rendered one at a time, beside the threads that serve Kafka clients.
@@ -67,12 +67,20 @@ struct Context {
 }
 
 /// Serves until `stop` is done, then lets requests in flight finish for a short while.
-pub async fn serve(listener: TcpListener, registry: Registry, source: Arc<dyn Source>, stop: impl Future<Output = ()>) {
-    serve_within(LIMITS, listener, registry, source, stop).await;
+/// `pages` answer what isn't served here.
+pub async fn serve(listener: TcpListener, registry: Registry, source: Arc<dyn Source>, pages: Router, stop: impl Future<Output = ()>) {
+    serve_within(LIMITS, listener, registry, source, pages, stop).await;
 }
 
-async fn serve_within(limits: Limits, listener: TcpListener, registry: Registry, source: Arc<dyn Source>, stop: impl Future<Output = ()>) {
-    let router = router(Context { registry, source, scrape: Arc::new(Semaphore::new(1)) });
+async fn serve_within(
+    limits: Limits,
+    listener: TcpListener,
+    registry: Registry,
+    source: Arc<dyn Source>,
+    pages: Router,
+    stop: impl Future<Output = ()>,
+) {
+    let router = router(Context { registry, source, scrape: Arc::new(Semaphore::new(1)) }, pages);
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
@@ -118,22 +126,13 @@ async fn connection(stream: TcpStream, limits: Limits, router: Router, mut stopp
     }
 }
 
-fn router(context: Context) -> Router {
+fn router(context: Context, pages: Router) -> Router {
     Router::new()
-        .route("/", get(index))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .fallback(not_found)
+        .fallback_service(pages)
         .with_state(context)
-}
-
-async fn index() -> &'static str {
-    concat!(
-        "highwater ",
-        env!("CARGO_PKG_VERSION"),
-        "\n\n/metrics  for Prometheus\n/healthz  200 while the process runs\n/readyz   200 when clients are served, 503 and the reason when not\n"
-    )
 }
 
 async fn healthz() -> &'static str {
@@ -145,10 +144,6 @@ async fn readyz(State(context): State<Context>) -> Response {
         Ok(()) => "ready\n".into_response(),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {reason}\n")).into_response(),
     }
-}
-
-async fn not_found() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "not found: see /\n")
 }
 
 /// The text of a scrape. Renders on a blocking thread, one scrape at a time: thousands of partitions take milliseconds.

@@ -1,7 +1,8 @@
 //! Every metric that the broker exports: the only place where a metric's name, labels and help stand.
 //!
 //! Names follow Prometheus' rules: `highwater_<what>_<base unit>`, and `_total` on counters; `process_*` are the names that every
-//! Prometheus client library uses. A label's values come from an enum, the table of APIs or the topics that exist, never from a peer.
+//! Prometheus client library uses, `kafka_*` those of kafka_exporter, which dashboards ask for, and what goes beside them. A label's values
+//! come from an enum, the table of APIs, or the topics and groups that exist.
 
 use std::fmt::Write;
 
@@ -79,6 +80,54 @@ metrics! {
     COMPACTION_MAX_DIRTY = Gauge "highwater_compaction_max_dirty_ratio" [] "The dirty share of the dirtiest compacted log at the last look, from 0 to 1";
     COMPACTION_LAST_RUN = Gauge "highwater_compaction_last_run_timestamp_seconds" [] "When compaction last looked for something to do, in seconds since 1970";
     COMPACTION_UNCLEANABLE = Gauge "highwater_compaction_uncleanable_partitions" [] "Partitions that are not compacted any more because their log can't be read";
+    KAFKA_BROKERS = Gauge "kafka_brokers" [] "Brokers of the cluster";
+    KAFKA_BROKER_INFO = Gauge "kafka_broker_info" ["id", "address"] "Always 1; its labels say which broker is where";
+    KAFKA_TOPIC_PARTITIONS = Gauge "kafka_topic_partitions" ["topic"] "Partitions of the topic";
+    KAFKA_PARTITION_CURRENT = Gauge "kafka_topic_partition_current_offset" ["topic", "partition"] "The offset after the partition's last record";
+    KAFKA_PARTITION_OLDEST = Gauge "kafka_topic_partition_oldest_offset" ["topic", "partition"] "The first offset that the partition still has";
+    KAFKA_PARTITION_ISR = Gauge "kafka_topic_partition_in_sync_replica" ["topic", "partition"] "In-sync replicas of the partition";
+    KAFKA_PARTITION_LEADER = Gauge "kafka_topic_partition_leader" ["topic", "partition"] "The id of the broker that leads the partition; -1 for none";
+    KAFKA_PARTITION_PREFERRED = Gauge "kafka_topic_partition_leader_is_preferred" ["topic", "partition"] "1 if the partition's first replica leads it";
+    KAFKA_PARTITION_REPLICAS = Gauge "kafka_topic_partition_replicas" ["topic", "partition"] "Replicas of the partition";
+    KAFKA_PARTITION_UNDER_REPLICATED = Gauge "kafka_topic_partition_under_replicated_partition" ["topic", "partition"] "1 if a replica of the partition is not in sync";
+    GROUP_CURRENT_OFFSET = Gauge "kafka_consumergroup_current_offset" ["consumergroup", "topic", "partition"] "The offset that the group committed";
+    GROUP_CURRENT_OFFSET_SUM = Gauge "kafka_consumergroup_current_offset_sum" ["consumergroup", "topic"] "The offsets that the group committed, over the topic's partitions";
+    GROUP_LAG = Gauge "kafka_consumergroup_lag" ["consumergroup", "topic", "partition"] "Records behind: offsets from the first visible record that the group has not consumed to where its readers stop; 0 exactly when there is none";
+    GROUP_LAG_SUM = Gauge "kafka_consumergroup_lag_sum" ["consumergroup", "topic"] "Records behind, over the topic's partitions";
+    GROUP_MEMBERS = Gauge "kafka_consumergroup_members" ["consumergroup"] "Members of the group";
+    GROUP_LAG_SECONDS = Gauge "kafka_consumergroup_lag_seconds" ["consumergroup", "topic", "partition"] "Time behind: how long the first unconsumed record has been here; by its own timestamp where its arrival isn't known";
+    GROUP_EVENT_LAG_SECONDS = Gauge "kafka_consumergroup_event_lag_seconds" ["consumergroup", "topic", "partition"] "Where behind: now less the first unconsumed record's own timestamp";
+    GROUP_OLDEST = Gauge "kafka_consumergroup_oldest_unconsumed_timestamp_seconds" ["consumergroup", "topic", "partition"] "Where behind: the first unconsumed record's own timestamp, in seconds since 1970";
+    GROUP_MARGIN = Gauge "kafka_consumergroup_retention_margin_seconds" ["consumergroup", "topic", "partition"] "Where behind: time until retention may take the first unconsumed record";
+    GROUP_COMMIT_AGE = Gauge "kafka_consumergroup_commit_age_seconds" ["consumergroup", "topic", "partition"] "Time since the last commit";
+    GROUP_LOST = Counter "kafka_consumergroup_lost_records_total" ["consumergroup", "topic"] "Offsets that were removed before the group had read them";
+    GROUP_CONSUME_RATE = Gauge "kafka_consumergroup_consume_rate_records" ["consumergroup", "topic"] "Offsets committed per second, over the last minute or so";
+    GROUP_MAX_LAG_SECONDS = Gauge "kafka_consumergroup_max_lag_seconds" ["consumergroup"] "The worst time behind of the partitions that the group reads";
+    GROUP_MAX_LAG = Gauge "kafka_consumergroup_max_lag" ["consumergroup"] "The most records behind of the partitions that the group reads";
+    GROUP_MIN_MARGIN = Gauge "kafka_consumergroup_min_retention_margin_seconds" ["consumergroup"] "Where behind: the smallest retention margin of the partitions that the group reads";
+    GROUP_CATCH_UP = Gauge "kafka_consumergroup_catch_up_seconds" ["consumergroup"] "Time to catch up at the present rates; +Inf if it doesn't";
+    GROUP_STATE = Gauge "kafka_consumergroup_state" ["consumergroup", "state"] "Always 1; its label is the group's state";
+    GROUP_REBALANCES = Counter "kafka_consumergroup_rebalances_total" ["consumergroup", "cause"] "Rebalances that began, by cause";
+    GROUP_UNOWNED = Counter "kafka_consumergroup_unowned_partition_seconds_total" ["consumergroup"] "Partition-seconds that partitions of the group's topics had no owner while it had members";
+    GROUP_ABANDONED = Gauge "kafka_consumergroup_abandoned_partitions" ["consumergroup"] "Partitions with a commit whose topic the group's members read no more";
+    GROUP_UNCOMMITTED = Gauge "kafka_consumergroup_uncommitted_partitions" ["consumergroup"] "Partitions that members fetch and never committed";
+    PARTITION_PRODUCE_RATE = Gauge "highwater_partition_produce_rate_records" ["topic", "partition"] "Records appended per second, over the last minute or so";
+    TOPIC_SKEW = Gauge "highwater_topic_produce_skew_ratio" ["topic"] "The busiest partition's produce rate over the mean; 1 is even";
+    PARTITION_OFFLINE = Gauge "highwater_partition_offline" ["topic", "partition"] "Always 1; there for partitions that take no writes";
+    OFFLINE_PARTITIONS = Gauge "highwater_offline_partitions" [] "Partitions that take no writes";
+    OPEN_TXN_AGE = Gauge "highwater_partition_open_transaction_age_seconds" ["topic", "partition"] "Age of the oldest open transaction, where one holds readers of committed records back";
+    OPEN_TXN_PRODUCER = Gauge "highwater_partition_open_transaction_producer_id" ["topic", "partition"] "The producer of that transaction";
+    LAG_DROPPED = Gauge "highwater_lag_dropped_series" [] "Series left out of this scrape because of lag.metrics.max.series";
+    LAG_PENDING = Gauge "highwater_lag_pending_partitions" [] "Groups' partitions whose first unconsumed record is still looked for";
+    SEGLO_LATEST = Gauge "kafka_partition_latest_offset" ["cluster_name", "topic", "partition"] "The offset after the partition's last record (kafka-lag-exporter's name)";
+    SEGLO_EARLIEST = Gauge "kafka_partition_earliest_offset" ["cluster_name", "topic", "partition"] "The first offset that the partition still has (kafka-lag-exporter's name)";
+    SEGLO_GROUP_OFFSET = Gauge "kafka_consumergroup_group_offset" ["cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id"] "The offset that the group committed (kafka-lag-exporter's name)";
+    SEGLO_GROUP_LAG = Gauge "kafka_consumergroup_group_lag" ["cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id"] "Records behind (kafka-lag-exporter's name)";
+    SEGLO_GROUP_LAG_SECONDS = Gauge "kafka_consumergroup_group_lag_seconds" ["cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id"] "Time behind (kafka-lag-exporter's name)";
+    SEGLO_GROUP_MAX_LAG = Gauge "kafka_consumergroup_group_max_lag" ["cluster_name", "group"] "The most records behind of the group's partitions (kafka-lag-exporter's name)";
+    SEGLO_GROUP_MAX_LAG_SECONDS = Gauge "kafka_consumergroup_group_max_lag_seconds" ["cluster_name", "group"] "The worst time behind of the group's partitions (kafka-lag-exporter's name)";
+    SEGLO_GROUP_SUM_LAG = Gauge "kafka_consumergroup_group_sum_lag" ["cluster_name", "group"] "Records behind, over the group's partitions (kafka-lag-exporter's name)";
+    SEGLO_GROUP_TOPIC_SUM_LAG = Gauge "kafka_consumergroup_group_topic_sum_lag" ["cluster_name", "group", "topic"] "Records behind, over the topic's partitions (kafka-lag-exporter's name)";
     BUILD_INFO = Gauge "highwater_build_info" ["version"] "Always 1; its label says which version runs";
     PROCESS_START_TIME = Gauge "process_start_time_seconds" [] "When the process started, in seconds since 1970";
     PROCESS_CPU = Counter "process_cpu_seconds_total" [] "CPU time, user and system";
@@ -111,10 +160,11 @@ mod tests {
             let name = metric.name;
             assert!(seen.insert(name), "{name} twice");
             assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
-            assert!(name.starts_with("highwater_") || name.starts_with("process_"), "{name}");
+            assert!(["highwater_", "process_", "kafka_"].iter().any(|prefix| name.starts_with(prefix)), "{name}");
             assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}: _total is for counters and for them alone");
             for ending in ["_count", "_sum", "_bucket", "_info_total"] {
-                assert!(!name.ends_with(ending), "{name}");
+                // kafka_exporter's name is what it is.
+                assert!(!name.ends_with(ending) || name.starts_with("kafka_consumergroup_"), "{name}");
             }
             for unit in
                 ["_ms", "milliseconds", "_kb", "kilobytes", "_mb", "minutes", "hours", "_percent", "_counter", "_gauge", "_histogram"]

@@ -1,33 +1,59 @@
 //! The process' own numbers, from `/proc/self` at scrape time under the names that every Prometheus client library uses. What
 //! cannot be read is left out.
 
-use super::{exposition::Exposition, names};
+use super::{
+    exposition::Exposition,
+    names::{self, Metric},
+};
 use std::fs;
 
 /// Linux reports times in `/proc` in this many ticks a second on every architecture (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
+/// What could be read of the process.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Process {
+    pub cpu_seconds: Option<f64>,
+    pub threads: Option<u64>,
+    pub virtual_bytes: Option<u64>,
+    pub resident_bytes: Option<u64>,
+    /// Since 1970.
+    pub started_seconds: Option<f64>,
+    pub open_files: Option<u64>,
+    pub max_files: Option<u64>,
+}
+
+impl Process {
+    pub fn read() -> Self {
+        let stat = fs::read_to_string("/proc/self/stat").ok().and_then(|text| Stat::parse(&text));
+        let boot = fs::read_to_string("/proc/stat").ok().and_then(|text| field(&text, "btime"));
+        let started = |stat: &Stat| Some(boot? as f64 + stat.start_ticks / TICKS_PER_SECOND);
+        let kib = fs::read_to_string("/proc/self/status").ok().and_then(|text| field(&text, "VmRSS:"));
+        Self {
+            cpu_seconds: stat.as_ref().map(|stat| stat.cpu_ticks / TICKS_PER_SECOND),
+            threads: stat.as_ref().map(|stat| stat.threads),
+            virtual_bytes: stat.as_ref().map(|stat| stat.virtual_bytes),
+            resident_bytes: kib.map(|kib| kib.saturating_mul(1024)),
+            started_seconds: stat.as_ref().and_then(started),
+            open_files: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
+            max_files: fs::read_to_string("/proc/self/limits").ok().and_then(|text| field(&text, "Max open files")),
+        }
+    }
+}
+
 /// Writes `process_*` and the build's version.
 pub fn render(out: &mut Exposition) {
     out.single(&names::BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1u64);
-    if let Some(stat) = fs::read_to_string("/proc/self/stat").ok().and_then(|text| Stat::parse(&text)) {
-        out.single(&names::PROCESS_CPU, &[], stat.cpu_ticks / TICKS_PER_SECOND);
-        out.single(&names::PROCESS_THREADS, &[], stat.threads);
-        out.single(&names::PROCESS_VIRTUAL, &[], stat.virtual_bytes);
-        let boot = fs::read_to_string("/proc/stat").ok().and_then(|text| field(&text, "btime"));
-        if let Some(boot) = boot {
-            out.single(&names::PROCESS_START_TIME, &[], boot as f64 + stat.start_ticks / TICKS_PER_SECOND);
-        }
-    }
-    if let Some(kib) = fs::read_to_string("/proc/self/status").ok().and_then(|text| field(&text, "VmRSS:")) {
-        out.single(&names::PROCESS_RESIDENT, &[], kib.saturating_mul(1024));
-    }
-    if let Ok(entries) = fs::read_dir("/proc/self/fd") {
-        out.single(&names::PROCESS_OPEN_FDS, &[], entries.count() as u64);
-    }
-    if let Some(max) = fs::read_to_string("/proc/self/limits").ok().and_then(|text| field(&text, "Max open files")) {
-        out.single(&names::PROCESS_MAX_FDS, &[], max);
-    }
+    let process = Process::read();
+    let mut number = |metric: &Metric, value: Option<u64>| value.into_iter().for_each(|value| out.single(metric, &[], value));
+    number(&names::PROCESS_THREADS, process.threads);
+    number(&names::PROCESS_VIRTUAL, process.virtual_bytes);
+    number(&names::PROCESS_RESIDENT, process.resident_bytes);
+    number(&names::PROCESS_OPEN_FDS, process.open_files);
+    number(&names::PROCESS_MAX_FDS, process.max_files);
+    let mut seconds = |metric: &Metric, value: Option<f64>| value.into_iter().for_each(|value| out.single(metric, &[], value));
+    seconds(&names::PROCESS_CPU, process.cpu_seconds);
+    seconds(&names::PROCESS_START_TIME, process.started_seconds);
 }
 
 /// The number that follows `name` at the start of a line.

@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("log::epochs", &["types", "log::error"]),
     ("log::model", &["types", "record", "config::topic", "config::TopicConfig", "log::error"]),
     ("log::retention", &["types", "config::topic", "config::TopicConfig", "log::model"]),
+    ("log::arrivals", &["types"]),
     ("log::index", &["types", "log::model"]),
     ("log::verification", &["types"]),
     (
@@ -30,10 +31,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("group", &["types"]),
     ("txn", &["types"]),
     ("coordinator", &["types", "record", "codec", "cluster", "group", "txn", "log"]),
+    // What decides in the lag: no log, no lock.
+    ("lag::rate", &["types"]),
+    ("lag::filter", &[]),
+    ("lag::fetches", &["types"]),
+    ("lag::partition", &["types", "lag::rate"]),
+    ("lag::topic", &["types", "lag::rate", "lag::partition"]),
+    ("lag::group", &["types", "group", "lag::fetches", "lag::partition", "lag::topic"]),
+    ("lag::state", &["types", "group", "lag::fetches", "lag::group", "lag::partition", "lag::topic"]),
+    ("lag", &["types", "telemetry", "cluster", "group", "log", "coordinator"]),
     ("net", &["types", "codec", "telemetry"]),
-    ("api", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "txn", "log", "coordinator", "net"]),
-    ("broker", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "txn", "log", "coordinator", "net", "api"]),
-    ("cli", &["types", "record", "config", "telemetry", "log", "cluster", "api", "broker"]),
+    ("api", &["types", "record", "config", "telemetry", "codec", "cluster", "group", "txn", "log", "coordinator", "lag", "net"]),
+    ("http", &["types", "record", "config", "telemetry", "cluster", "group", "log", "coordinator", "lag", "api"]),
+    (
+        "broker",
+        &["types", "record", "config", "telemetry", "codec", "cluster", "group", "txn", "log", "coordinator", "lag", "net", "api", "http"],
+    ),
+    ("cli", &["types", "record", "config", "telemetry", "log", "cluster", "api", "http", "broker"]),
 ];
 
 /// Names that modules re-export at their top: `use crate::log::AppendError` means `log::error`.
@@ -53,6 +67,13 @@ const PURE: &[&str] = &[
     "codec",
     "group",
     "txn",
+    "lag::filter",
+    "lag::group",
+    "lag::partition",
+    "lag::rate",
+    "lag::state",
+    "lag::topic",
+    "log::arrivals",
     "log::epochs",
     "log::index",
     "log::model",

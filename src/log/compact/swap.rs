@@ -18,7 +18,7 @@ use crate::types::{Millis, Offset};
 use std::{
     io::{self, IoSlice},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 /// A segment that's being written beside those that it will replace. Its files go when it is dropped.
@@ -152,6 +152,7 @@ pub(super) fn swap(old: &[Arc<Segment>], mut staged: Staged<'_>, indexes: Indexe
     list.push(Arc::new(new));
     list.extend_from_slice(segments.get(after..).unwrap_or_default());
     log.segments.store(Arc::new(list));
+    log.shape.fetch_add(1, Ordering::Release);
     drop(writer);
     // Without it a power loss may bring the old ones back, which is the old log.
     log.place.disk.sync_dir(&log.place.dir)?;

@@ -2,9 +2,10 @@
 
 use super::{
     super::{
+        arrivals::Arrivals,
         checkpoints::decode_metadata,
         epochs::Epochs,
-        files::{self, EPOCHS_FILE, Kind, METADATA_FILE, Stage},
+        files::{self, ARRIVALS_FILE, EPOCHS_FILE, Kind, METADATA_FILE, Stage},
         io::{Disk, OpenMode},
         segment::optional,
     },
@@ -117,8 +118,13 @@ impl Checker<'_> {
                 Err(error) => self.note(EPOCHS_FILE, Severity::Wrong, error.to_string()),
             }
         }
+        if let Some(bytes) = optional(self.disk.read(&self.dir.join(ARRIVALS_FILE)))?
+            && !Arrivals::is_whole(&bytes)
+        {
+            self.note(ARRIVALS_FILE, Severity::Note, "can't be read: when records arrived is not known");
+        }
         for name in names {
-            if files::parse(name).is_none() && name != METADATA_FILE && name != EPOCHS_FILE {
+            if files::parse(name).is_none() && ![METADATA_FILE, EPOCHS_FILE, ARRIVALS_FILE].contains(&name.as_str()) {
                 self.note(name, Severity::Note, "no file of a log");
             }
         }

@@ -1,0 +1,1 @@
+//! Families as Prometheus reads them.
