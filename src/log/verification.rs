@@ -47,12 +47,14 @@ impl Verifications {
     /// Begins one, or goes on with the producer's; `sequence` is the batch's that waits for it.
     pub fn begin(&mut self, now: Millis, producer: ProducerId, epoch: ProducerEpoch, sequence: i32, bumps_epoch: bool) -> Guard {
         let Self { by_producer, made } = self;
-        let verification = by_producer.entry(producer).or_insert_with(|| {
+        let mut fresh = || {
             *made = made.wrapping_add(1);
             Verification { guard: Guard(*made), lowest_sequence: sequence, epoch, bumps_epoch, began: now }
-        });
+        };
+        let verification = by_producer.entry(producer).or_insert_with(&mut fresh);
         if epoch > verification.epoch {
-            (verification.epoch, verification.lowest_sequence) = (epoch, sequence);
+            // Another question: its producer may be of another flow than the one that it has fenced.
+            *verification = fresh();
         } else if epoch == verification.epoch {
             verification.lowest_sequence = verification.lowest_sequence.min(sequence);
         }
@@ -121,6 +123,17 @@ mod tests {
             all.appended(P, epoch(marker), true);
             assert_eq!(Proof::Guarded(guard).holds(all.of(P)), left, "bumps {bumps}, asked in {asked}, marker of {marker}");
         }
+    }
+
+    /// Found by `txn::tests::sim`: a successor of the flow of old was taken for one that bumps its epochs, and its late batch written.
+    #[test]
+    fn a_successor_may_be_of_another_flow() {
+        let mut all = Verifications::default();
+        let fenced = all.begin(NOW, P, epoch(0), 0, true);
+        let guard = all.begin(NOW, P, epoch(1), 0, false);
+        assert!(!Proof::Guarded(fenced).holds(all.of(P)) && Proof::Guarded(guard).holds(all.of(P)));
+        all.appended(P, epoch(1), true);
+        assert!(!Proof::Guarded(guard).holds(all.of(P)));
     }
 
     #[test]

@@ -71,27 +71,30 @@ impl Transaction {
         if at.producer.epoch != end.producer.epoch {
             return Err(ErrorCode::ProducerFenced);
         }
+        self.check_is_not_ending()?;
         match (at.state, end.commit) {
             (State::Ongoing, _) => Ok(Course::End),
             (State::CompleteCommit, true) | (State::CompleteAbort, false) => Ok(Course::Done),
-            (State::PrepareCommit, true) | (State::PrepareAbort, false) => Err(ErrorCode::ConcurrentTransactions),
             _ => Err(ErrorCode::InvalidTxnState),
         }
     }
 
     /// KIP-890: a retry is one epoch behind; the current epoch means the next end.
     fn course_v2(&self, end: &EndTxn) -> Result<Course, ErrorCode> {
+        // That first: a producer whose epochs are used up comes with the id that it gets when the markers are written.
+        self.check_is_not_ending()?;
         let (at, asked) = (&self.at, end.producer);
+        // Only an end that bumped the epoch leaves one behind: after another the current epoch may be a successor's, who has fenced this one.
+        let ended_so = at.client_version.bumps_epochs();
         // The epochs of the id were used up by the end that is asked for again, so that the producer has another id by now.
-        let retry_with_old_id =
-            asked.id == at.previous_producer_id && asked.epoch.0 == i16::MAX - 1 && at.producer.epoch == ProducerEpoch(0);
-        let retry = retry_with_old_id || at.producer.epoch.0.checked_sub(1) == Some(asked.epoch.0);
+        let used_up = asked.id == at.previous_producer_id && asked.epoch.0 == i16::MAX - 1 && at.producer.epoch == ProducerEpoch(0);
+        let retry_with_old_id = ended_so && used_up;
+        let retry = retry_with_old_id || (ended_so && at.producer.epoch.0.checked_sub(1) == Some(asked.epoch.0));
         if at.producer.id != asked.id && !retry_with_old_id {
             return Err(ErrorCode::InvalidProducerIdMapping);
         }
         let same_epoch = at.producer.epoch == asked.epoch;
         let is_current = match at.state {
-            State::PrepareCommit | State::PrepareAbort => retry,
             State::CompleteCommit | State::CompleteAbort => retry || same_epoch,
             _ => same_epoch,
         };
@@ -103,7 +106,6 @@ impl Transaction {
             (State::CompleteCommit, true) | (State::CompleteAbort, false) if retry => Ok(Course::Done),
             (State::CompleteCommit | State::CompleteAbort, false) if !retry => Ok(Course::EndOfNothing),
             (State::Empty, false) => Ok(Course::EndOfNothing),
-            (State::PrepareCommit, true) | (State::PrepareAbort, false) => Err(ErrorCode::ConcurrentTransactions),
             _ => Err(ErrorCode::InvalidTxnState),
         }
     }

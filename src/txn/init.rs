@@ -24,11 +24,13 @@ impl Transactions {
             };
         };
         let current = transaction.at.producer;
+        if let Err(error) = transaction.check_is_not_ending() {
+            return refused(error);
+        }
         if init.expected.is_some_and(|expected| !transaction.may_be(expected)) {
             return refused(ErrorCode::ProducerFenced);
         }
         match transaction.at.state {
-            State::PrepareCommit | State::PrepareAbort => refused(ErrorCode::ConcurrentTransactions),
             // Kafka does not look at the epoch here, so that a producer of old aborts the transaction of its successor.
             State::Ongoing if init.expected.is_some_and(|expected| !transaction.has_epoch(expected)) => refused(ErrorCode::ProducerFenced),
             State::Ongoing => match self.decide_fence(now, &init.id, fresh) {

@@ -4,3 +4,4 @@ mod ctx;
 mod ends;
 mod inits;
 mod partitions;
+mod sim;

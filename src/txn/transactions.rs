@@ -38,9 +38,8 @@ impl Transaction {
         }
     }
 
-    /// The same with a transaction that isn't ending.
-    fn check_open_for(&self, producer: ProducerIdAndEpoch) -> Result<(), ErrorCode> {
-        self.check(producer)?;
+    /// Whoever asks has to wait while markers are being written.
+    pub(super) fn check_is_not_ending(&self) -> Result<(), ErrorCode> {
         self.at.state.ending().map_or(Ok(()), |_| Err(ErrorCode::ConcurrentTransactions))
     }
 }
@@ -92,7 +91,8 @@ impl Transactions {
             Ok(transaction) => transaction,
             Err(error) => return Decision::only(error),
         };
-        if let Err(error) = transaction.check_open_for(add.producer) {
+        // That first: a producer whose epochs are used up comes with the id that it gets when the markers are written.
+        if let Err(error) = transaction.check_is_not_ending().and_then(|()| transaction.check(add.producer)) {
             return Decision::only(error);
         }
         let at = &transaction.at;
@@ -112,7 +112,8 @@ impl Transactions {
     /// For each partition whether it is in the open transaction: TRANSACTION_ABORTABLE if it isn't.
     pub fn verify(&self, verify: &VerifyPartitions) -> Result<Vec<ErrorCode>, ErrorCode> {
         let transaction = self.known(&verify.id)?;
-        transaction.check_open_for(verify.producer)?;
+        transaction.check(verify.producer)?;
+        transaction.check_is_not_ending()?;
         let of = |partition: &TopicPartition| {
             if transaction.at.partitions.contains(partition) { ErrorCode::None } else { ErrorCode::TransactionAbortable }
         };

@@ -16,7 +16,7 @@ fn in_the_flow_of_old_the_epoch_stays_and_state_tells_a_retry() {
         assert_eq!(ctx.end_v1(producer(9, 0), commit), Err(ErrorCode::InvalidProducerIdMapping));
         assert_eq!(ctx.end_v1(p, commit), Ok(p));
         assert_eq!(ctx.end_v1(p, commit), Err(ErrorCode::ConcurrentTransactions));
-        assert_eq!(ctx.end_v1(p, !commit), Err(ErrorCode::InvalidTxnState));
+        assert_eq!(ctx.end_v1(p, !commit), Err(ErrorCode::ConcurrentTransactions));
         let ending = ctx.complete();
         assert_eq!((ending.producer, ending.commit), (p, commit));
         assert_eq!(ctx.state(), if commit { State::CompleteCommit } else { State::CompleteAbort });
@@ -35,7 +35,7 @@ fn in_the_new_flow_each_end_bumps_the_epoch() {
         let next = producer(100, p.epoch.0 + 1);
         assert_eq!(ctx.end_v2(p, commit), Ok(next));
         assert_eq!(ctx.end_v2(p, commit), Err(ErrorCode::ConcurrentTransactions));
-        assert_eq!(ctx.end_v2(p, !commit), Err(ErrorCode::InvalidTxnState));
+        assert_eq!(ctx.end_v2(p, !commit), Err(ErrorCode::ConcurrentTransactions));
         assert_eq!(ctx.add(next, &[0]), ErrorCode::ConcurrentTransactions);
         assert_eq!(ctx.complete().producer, next, "markers fence what comes late");
         assert_eq!(ctx.end_v2(p, commit), Ok(next), "the answer was lost");
@@ -81,6 +81,10 @@ fn the_last_epoch_of_the_new_flow_leads_to_another_id() {
     // A restart keeps which id is next.
     ctx.restart();
     assert_eq!(ctx.end_v2(last, true), Err(ErrorCode::ConcurrentTransactions));
+    // Found by the simulation: it was told its next id, and may come with that at once.
+    assert_eq!(ctx.add(producer(101, 0), &[0]), ErrorCode::ConcurrentTransactions);
+    assert_eq!(ctx.end_v2(producer(101, 0), false), Err(ErrorCode::ConcurrentTransactions));
+    assert_eq!(ctx.init(Some(producer(101, 0))), Err(ErrorCode::ConcurrentTransactions));
     assert_eq!(ctx.complete().producer, producer(100, i16::MAX));
     assert_eq!(ctx.metadata().producer, producer(101, 0));
     assert_eq!(ctx.end_v2(last, true), Ok(producer(101, 0)), "the answer was lost");
@@ -101,6 +105,19 @@ fn a_transaction_of_one_flow_may_end_in_the_other() {
     ctx.complete();
     ctx.add(producer(100, 1), &[0]);
     assert_eq!(ctx.end_v1(producer(100, 1), false), Ok(producer(100, 1)));
+}
+
+/// Found by the simulation: a producer that was fenced was taken for one that has lost an answer, and given its successor's epoch.
+#[test]
+fn a_fenced_producer_of_the_new_flow_does_not_become_its_successor_of_the_old() {
+    let mut ctx = Ctx::new(V2);
+    let fenced = ctx.init(None).unwrap();
+    let successor = ctx.init(None).unwrap();
+    ctx.add(successor, &[0]);
+    ctx.end_v1(successor, false).unwrap();
+    ctx.complete();
+    assert_eq!(ctx.end_v2(fenced, false), Err(ErrorCode::ProducerFenced));
+    assert_eq!(ctx.end_v2(successor, false), Ok(producer(100, 2)));
 }
 
 #[test]

@@ -64,9 +64,10 @@ fn an_open_transaction_is_aborted_first() {
         assert_eq!(ctx.state(), State::PrepareAbort);
         assert_eq!(ctx.init(None), Err(ErrorCode::ConcurrentTransactions), "until the markers are there");
         assert_eq!(ctx.end_v1(first, true), Err(ErrorCode::ProducerFenced));
-        assert_eq!(ctx.add(first, &[2]), ErrorCode::ProducerFenced);
+        assert_eq!(ctx.add(first, &[2]), ErrorCode::ConcurrentTransactions);
         let ending = ctx.complete();
         assert_eq!((ending.producer, ending.commit, ending.partitions.len()), (producer(100, marker_epoch), false, 2));
+        assert_eq!(ctx.add(first, &[2]), ErrorCode::ProducerFenced);
         assert_eq!(ctx.init(None), Ok(producer(100, marker_epoch + 1)));
     }
 }

@@ -58,7 +58,8 @@ fn a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced() {
         assert_eq!(ctx.state(), State::PrepareAbort);
         assert_eq!(ctx.complete().producer, producer(100, 1), "{version:?}");
         assert_eq!(ctx.add(p, &[0]), ErrorCode::ProducerFenced);
-        assert_eq!(ctx.end_v2(p, true), Err(ErrorCode::InvalidTxnState));
+        let refused = if version == TransactionVersion::V2 { ErrorCode::InvalidTxnState } else { ErrorCode::ProducerFenced };
+        assert_eq!(ctx.end_v2(p, true), Err(refused));
         assert_eq!(ctx.end_v1(p, true), Err(ErrorCode::ProducerFenced));
     }
 }
