@@ -166,7 +166,7 @@ fn apache_kafka(command: &mut Command, jars: &Path, data: &Path, bootstrap: &str
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@{controller}\n\
          listeners=PLAINTEXT://{bootstrap},CONTROLLER://{controller}\nadvertised.listeners=PLAINTEXT://{bootstrap}\n\
          controller.listener.names=CONTROLLER\ninter.broker.listener.name=PLAINTEXT\nlog.dirs={}\n\
-         offsets.topic.replication.factor=1\n",
+         offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n",
         data.display()
     );
     for (key, value) in SAME {

@@ -2,8 +2,8 @@
 //!
 //! The broker runs pinned to one core, the client (`load.c`, librdkafka) to another. Both brokers live through the whole run and are
 //! loaded in turn; figures are the least of the rounds, since memory that the machine hands out for the first time multiplies a
-//! round's cost. `--partitions` and `--commit` show figures of highwater's data directory instead (`storage`). It never asserts anything
-//! about a broker's answers: that's what the tests do.
+//! round's cost. `--partitions` and `--commit` show figures of highwater's data directory instead (`storage`), `--transactions` compares those
+//! (`transactions`). It never asserts anything about a broker's answers: that's what the tests do.
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
 mod batches;
@@ -11,6 +11,7 @@ mod broker;
 mod process;
 mod report;
 mod storage;
+mod transactions;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,6 +48,9 @@ struct Plan {
 
 fn main() -> Result<()> {
     if let Some(done) = storage::run(&std::env::args().collect::<Vec<_>>()) {
+        return done;
+    }
+    if let Some(done) = transactions::run(&std::env::args().collect::<Vec<_>>()) {
         return done;
     }
     let plan = plan()?;

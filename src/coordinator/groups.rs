@@ -37,16 +37,18 @@ pub struct GroupCoordinator {
 }
 
 fn plan(settings: &CoordinatorSettings) -> Plan {
-    let config = |key: &str, value: String| (key.to_owned(), value);
+    let segment_bytes = settings.offsets_topic_segment_bytes.to_string();
     Plan {
         name: OFFSETS_TOPIC,
         partitions: settings.offsets_topic_num_partitions,
         replication_factor: settings.offsets_topic_replication_factor,
-        configs: vec![
-            config("cleanup.policy", "compact".to_owned()),
-            config("compression.type", "producer".to_owned()),
-            config("segment.bytes", settings.offsets_topic_segment_bytes.to_string()),
-        ],
+        configs: Box::new(move |_| {
+            vec![
+                ("cleanup.policy", "compact".to_owned()),
+                ("compression.type", "producer".to_owned()),
+                ("segment.bytes", segment_bytes.clone()),
+            ]
+        }),
         load_threads: settings.load_threads,
     }
 }

@@ -33,7 +33,8 @@ pub(super) struct Plan {
     pub partitions: i32,
     /// Fewer if there are fewer brokers.
     pub replication_factor: i16,
-    pub configs: Vec<(String, String)>,
+    /// Its overrides, for so many replicas.
+    pub configs: Box<dyn Fn(i16) -> Vec<(&'static str, String)> + Send + Sync>,
     pub load_threads: usize,
 }
 
@@ -132,12 +133,13 @@ impl<M: Machine> Shards<M> {
 
     fn create_topic(&self, cluster: &Cluster, image: &Image) -> Result<(), ErrorCode> {
         let brokers = i16::try_from(image.brokers.len()).unwrap_or(i16::MAX);
+        let replication_factor = self.plan.replication_factor.min(brokers).max(1);
         let topic = NewTopic {
             name: self.plan.name.to_owned(),
             partitions: self.plan.partitions,
-            replication_factor: self.plan.replication_factor.min(brokers).max(1),
+            replication_factor,
             assignments: Vec::new(),
-            configs: self.plan.configs.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect(),
+            configs: (self.plan.configs)(replication_factor).into_iter().map(|(key, value)| (key.to_owned(), Some(value))).collect(),
         };
         match cluster.create_topics(&[topic], false).pop() {
             None | Some(Ok(_) | Err(AdminError::Exists(_))) => Ok(()),

@@ -1,5 +1,7 @@
 //! The coordinator on real logs: what is loaded again after a crash, who is told to wait, and who hears of a failed write.
 
+mod transactions;
+
 use super::{records::encode, *};
 use crate::{
     cluster::{Change, Cluster, Publisher},

@@ -50,19 +50,21 @@ pub struct TransactionCoordinator {
 
 /// The overrides that the topic has in Kafka (`transactionStateTopicConfigs`).
 fn plan(settings: &TransactionSettings) -> Plan {
-    let config = |key: &str, value: String| (key.to_owned(), value);
-    let min_isr = settings.transaction_state_log_min_isr.min(settings.transaction_state_log_replication_factor.into());
+    let (min_isr, segment_bytes) = (settings.transaction_state_log_min_isr, settings.transaction_state_log_segment_bytes);
     Plan {
         name: TRANSACTION_TOPIC,
         partitions: settings.transaction_state_log_num_partitions,
         replication_factor: settings.transaction_state_log_replication_factor,
-        configs: vec![
-            config("cleanup.policy", "compact".to_owned()),
-            config("compression.type", "uncompressed".to_owned()),
-            config("min.insync.replicas", min_isr.to_string()),
-            config("segment.bytes", settings.transaction_state_log_segment_bytes.to_string()),
-            config("unclean.leader.election.enable", "false".to_owned()),
-        ],
+        configs: Box::new(move |replication_factor| {
+            vec![
+                ("cleanup.policy", "compact".to_owned()),
+                ("compression.type", "uncompressed".to_owned()),
+                // With fewer brokers than Kafka's defaults are for, no write would ever be enough.
+                ("min.insync.replicas", min_isr.min(replication_factor.into()).to_string()),
+                ("segment.bytes", segment_bytes.to_string()),
+                ("unclean.leader.election.enable", "false".to_owned()),
+            ]
+        }),
         load_threads: settings.load_threads,
     }
 }

@@ -44,6 +44,8 @@ pub struct Attempt {
 }
 
 pub struct App {
+    me: usize,
+    places: Places,
     pub slot: usize,
     pub version: TransactionVersion,
     pub alive: bool,
@@ -68,8 +70,10 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(slot: usize, version: TransactionVersion, now: i64) -> Self {
+    pub fn new(me: usize, places: Places, slot: usize, version: TransactionVersion, now: i64) -> Self {
         Self {
+            me,
+            places,
             slot,
             version,
             alive: true,
@@ -98,16 +102,7 @@ impl App {
     }
 
     /// What it sends now, if it does not wait.
-    pub fn ask(
-        &mut self,
-        me: usize,
-        now: i64,
-        id: u64,
-        chance: &mut Random,
-        places: Places,
-        attempts: &mut Vec<Attempt>,
-        faults: bool,
-    ) -> Option<Request> {
+    pub fn ask(&mut self, now: i64, id: u64, chance: &mut Random, attempts: &mut Vec<Attempt>, faults: bool) -> Option<Request> {
         if !self.alive || now < self.paused_until || now < self.at || self.phase == Phase::Idle {
             return None;
         }
@@ -118,7 +113,7 @@ impl App {
             self.give_up_sometimes(chance, faults);
         }
         if self.phase == Phase::Add && self.batches.is_empty() {
-            self.begin(chance, places, attempts, faults);
+            self.begin(chance, attempts, faults);
         }
         let ask = match self.phase {
             Phase::Init => Ask::Init { expected: self.bump.then_some(self.producer) },
@@ -128,14 +123,14 @@ impl App {
                 let (partition, payload) = self.batches[batch].clone();
                 Ask::Produce { partition, sequence: self.sequences.get(&partition).copied().unwrap_or(0), payload }
             }
-            Phase::AddOffsets => Ask::Add { partitions: vec![places.offsets] },
+            Phase::AddOffsets => Ask::Add { partitions: vec![self.places.offsets] },
             Phase::CommitOffset => Ask::CommitOffset { offset: self.position + self.count() },
             Phase::End { commit } => Ask::End { commit },
             Phase::Idle => return None,
         };
         self.waiting = Some((id, now + 300));
         self.tries += 1;
-        Some(Request { id, client: me, slot: self.slot, version: self.version, producer: self.producer, ask })
+        Some(Request { id, client: self.me, slot: self.slot, version: self.version, producer: self.producer, ask })
     }
 
     fn count(&self) -> i64 {
@@ -148,7 +143,7 @@ impl App {
     }
 
     /// Takes the next input for a transaction, or rests if there is none.
-    fn begin(&mut self, chance: &mut Random, places: Places, attempts: &mut Vec<Attempt>, faults: bool) {
+    fn begin(&mut self, chance: &mut Random, attempts: &mut Vec<Attempt>, faults: bool) {
         let left = INPUTS - self.position;
         if left <= 0 {
             self.phase = Phase::Idle;
@@ -158,13 +153,13 @@ impl App {
         let count = chance.between(1, left.min(PER_TRANSACTION_MAX));
         let mut values = Vec::new();
         for index in self.position..self.position + count {
-            let partition = ((index as usize).wrapping_mul(7) + self.slot) % places.partitions;
+            let partition = ((index as usize).wrapping_mul(7) + self.slot) % self.places.partitions;
             values.push((partition, Value { slot: self.slot, index, attempt: id }));
         }
         let mut batches: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
         values.iter().for_each(|(partition, value)| batches.entry(*partition).or_default().push(*value));
         if faults && chance.one_in(6) {
-            batches.insert(places.scrap, vec![Value { slot: self.slot, index: -1, attempt: id }]);
+            batches.insert(self.places.scrap, vec![Value { slot: self.slot, index: -1, attempt: id }]);
         }
         self.batches = batches.into_iter().collect();
         self.attempt = Some(id);

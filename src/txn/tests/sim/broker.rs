@@ -344,10 +344,10 @@ impl Broker {
         let Some(current) = self.machine(slot).ok().and_then(|machine| machine.get(&name(slot)).map(|t| t.metadata().producer)) else {
             return;
         };
-        if let (Ok(producer), [Record { value: Some(metadata), .. }]) = (&mut decision.reply, &mut decision.records[..]) {
-            if producer.id == current.id {
-                (*producer, metadata.producer) = (current, current);
-            }
+        if let (Ok(producer), [Record { value: Some(metadata), .. }]) = (&mut decision.reply, &mut decision.records[..])
+            && producer.id == current.id
+        {
+            (*producer, metadata.producer) = (current, current);
         }
     }
 

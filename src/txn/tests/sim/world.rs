@@ -112,7 +112,7 @@ impl World {
     fn launch(&mut self, slot: usize) {
         let new_flow = self.broker.settings.version.bumps_epochs() && !self.chance.one_in(3);
         let version = if new_flow { TransactionVersion::V2 } else { TransactionVersion::V0 };
-        self.apps.push(App::new(slot, version, self.now));
+        self.apps.push(App::new(self.apps.len(), self.places, slot, version, self.now));
         self.soon(0, 50, Event::App(self.apps.len() - 1));
     }
 
@@ -231,7 +231,7 @@ impl World {
 
     fn go_on(&mut self, app: usize) {
         let (faults, id) = (self.faults(), self.next + 1_000_000);
-        let asked = self.apps[app].ask(app, self.now, id, &mut self.chance, self.places, &mut self.attempts, faults);
+        let asked = self.apps[app].ask(self.now, id, &mut self.chance, &mut self.attempts, faults);
         let Some(request) = asked else { return };
         // Its answer may not come: then it asks again.
         self.at(self.now + 301, Event::App(app));
