@@ -4,6 +4,7 @@
 
 mod cleaner;
 mod lag;
+mod mover;
 
 use crate::{
     api::{Context, context::ContextService},
@@ -70,6 +71,7 @@ pub struct Broker {
     clockwork: JoinSet<()>,
     cleaner: cleaner::Cleaner,
     lag: lag::Rounds,
+    mover: mover::Mover,
     http: JoinSet<()>,
     http_stop: watch::Sender<bool>,
 }
@@ -105,12 +107,13 @@ impl Broker {
         clockwork.spawn(tick(context.clone(), stop.subscribe()));
         run_groups(&context.groups, &stop, &mut clockwork);
         let cleaner = cleaner::Cleaner::start(&context)?;
+        let mover = mover::Mover::start(&context)?;
         let _ = source.compactor.set(cleaner.compactor().clone());
         let lag = lag::Rounds::start(&context)?;
         source.pages.open(pages::Broker { context: context.clone(), http: ready.http.clone() });
         let _ = source.context.set(context.clone());
         source.ready.store(true, Ordering::Release);
-        Ok((Self { context, stop, kafka, clockwork, cleaner, lag, http, http_stop }, ready))
+        Ok((Self { context, stop, kafka, clockwork, cleaner, lag, mover, http, http_stop }, ready))
     }
 
     /// Listeners close → requests under way answer → logs sync and mark a clean stop → HTTP ends.
@@ -118,9 +121,10 @@ impl Broker {
         let _ = self.stop.send(true);
         while self.kafka.join_next().await.is_some() {}
         while self.clockwork.join_next().await.is_some() {}
-        let (context, cleaner, lag) = (self.context.clone(), self.cleaner, self.lag);
+        let (context, cleaner, lag, mover) = (self.context.clone(), self.cleaner, self.lag, self.mover);
         let close = move || {
             lag.stop();
+            mover.stop();
             cleaner.stop();
             context.logs.close(context.now())
         };

@@ -50,6 +50,16 @@ pub fn kafka_directory(what: &str, bootstrap: &str) -> Result<Command> {
     Ok(command)
 }
 
+/// `LogDirs.java`: its command and arguments.
+///
+/// # Errors
+/// If the jars aren't installed.
+pub fn log_dirs(args: &[&str]) -> Result<Command> {
+    let mut command = java_source("LogDirs.java")?;
+    command.args(args);
+    Ok(command)
+}
+
 /// A JVM that compiles a source file of `programs/` and runs it.
 fn java_source(file: &str) -> Result<Command> {
     let jars = tools::installed("java/jars")?;

@@ -2,6 +2,7 @@
 //!
 //! - Each data directory with the partitions in it, all or those asked for, and their sizes in bytes; those that aren't there are left out.
 //!   A directory that has failed is KAFKA_STORAGE_ERROR and says nothing else.
+//! - A copy that AlterReplicaLogDirs makes is listed beside them as a future one, with how far it is behind.
 //! - Version 2 is flexible, 3 has an error for all, 4 tells how large the directory's file system is and what is left of it (KIP-827).
 
 use super::{
@@ -10,9 +11,9 @@ use super::{
 };
 use crate::{
     codec::shape::{I32, Kind, Shape, TEXT, always},
-    log::{DirInfo, DirStatus, PartitionLog},
+    log::{DirInfo, DirStatus},
     net::{Answer, Refusal},
-    types::{ErrorCode, TopicName},
+    types::{ErrorCode, TopicName, TopicPartition},
 };
 use kafka_protocol::messages::{
     DescribeLogDirsRequest, DescribeLogDirsResponse,
@@ -48,27 +49,32 @@ fn answer(dirs: Vec<DirInfo>, asked: &DescribeLogDirsRequest) -> DescribeLogDirs
     let asked: Option<HashSet<(&str, i32)>> = asked.topics.as_ref().map(|topics| {
         topics.iter().flat_map(|topic| topic.partitions.iter().map(|partition| (topic.topic.as_str(), *partition))).collect()
     });
-    let wanted = |log: &PartitionLog| {
-        let topic = log.topic();
-        asked.as_ref().is_none_or(|asked| asked.contains(&(topic.topic.as_str(), topic.partition.0)))
-    };
+    let wanted = |topic: &TopicPartition| asked.as_ref().is_none_or(|asked| asked.contains(&(topic.topic.as_str(), topic.partition.0)));
     DescribeLogDirsResponse::default().with_results(dirs.into_iter().map(|dir| result(dir, &wanted)).collect())
 }
 
-fn result(dir: DirInfo, wanted: &impl Fn(&PartitionLog) -> bool) -> DescribeLogDirsResult {
+fn result(dir: DirInfo, wanted: &impl Fn(&TopicPartition) -> bool) -> DescribeLogDirsResult {
     let path = std::path::absolute(&dir.path).unwrap_or(dir.path);
     let result = DescribeLogDirsResult::default().with_log_dir(text(path.to_string_lossy()));
     if let DirStatus::Failed(_) = dir.status {
         return result.with_error_code(ErrorCode::KafkaStorageError.code()).with_total_bytes(-1).with_usable_bytes(-1);
     }
     let mut by_topic: BTreeMap<&TopicName, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
-    for log in dir.partitions.iter().filter(|log| wanted(log)) {
+    for log in dir.partitions.iter().filter(|log| wanted(log.topic())) {
         let marks = log.watermarks();
         let partition = DescribeLogDirsPartition::default()
             .with_partition_index(log.partition().0)
             .with_partition_size(number(log.size_bytes()))
             .with_offset_lag(marks.high_watermark.0.saturating_sub(marks.log_end.0).max(0));
         by_topic.entry(&log.topic().topic).or_default().push(partition);
+    }
+    for future in dir.futures.iter().filter(|future| wanted(&future.topic)) {
+        let partition = DescribeLogDirsPartition::default()
+            .with_partition_index(future.topic.partition.0)
+            .with_partition_size(number(future.size_bytes))
+            .with_offset_lag(future.offset_lag)
+            .with_is_future_key(true);
+        by_topic.entry(&future.topic.topic).or_default().push(partition);
     }
     let topic = |(name, partitions)| DescribeLogDirsTopic::default().with_name(topic_name(name)).with_partitions(partitions);
     let bytes = |bytes: Option<u64>| bytes.map_or(-1, number);
@@ -88,7 +94,7 @@ mod tests {
     use super::{super::admin_tests::survives, *};
     use crate::{
         log::{LogSettings, Logs, PartitionSpec, io::RealDisk},
-        types::{LeaderEpoch, Millis, PartitionIndex, TopicId, TopicPartition},
+        types::{LeaderEpoch, Millis, PartitionIndex, TopicId},
     };
     use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
 
@@ -144,6 +150,7 @@ mod tests {
             total_bytes: Some(1),
             usable_bytes: Some(1),
             partitions: Vec::new(),
+            futures: Vec::new(),
         };
         let response = answer(vec![dir], &DescribeLogDirsRequest::default().with_topics(None));
         let result = &response.results[0];

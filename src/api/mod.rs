@@ -4,6 +4,7 @@
 //! shape that its [`Api`] declares, so the codec crate decodes it in bounded memory.
 
 pub mod alter_configs;
+pub mod alter_replica_log_dirs;
 pub mod api_versions;
 pub mod context;
 mod convert;
@@ -117,6 +118,7 @@ pub static APIS: &[&Api] = &[
     &offset_for_leader_epoch::API,
     &describe_configs::API,
     &alter_configs::API,
+    &alter_replica_log_dirs::API,
     &describe_log_dirs::API,
     &create_partitions::API,
     &delete_groups::API,

@@ -167,6 +167,16 @@ fn delete_records() {
 }
 
 #[test]
+fn alter_replica_log_dirs() {
+    use messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
+    shape_holds(&alter_replica_log_dirs::API, |_| {
+        let topics = ["a", "bc"].map(|name| AlterReplicaLogDirTopic::default().with_name(topic(name)).with_partitions(vec![0, 3]));
+        let dirs = ["/a", "/b"].map(|path| AlterReplicaLogDir::default().with_path(text(path)).with_topics(topics.to_vec()));
+        messages::AlterReplicaLogDirsRequest::default().with_dirs(dirs.into())
+    });
+}
+
+#[test]
 fn alter_configs() {
     use messages::alter_configs_request::{AlterConfigsResource, AlterableConfig};
     shape_holds(&alter_configs::API, |_| {

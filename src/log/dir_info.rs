@@ -1,6 +1,7 @@
 //! The data directories as their operator asks for them (`DescribeLogDirs`), and the look at each tick whether they have room and still work.
 
 use super::{dirs::DataDir, health::DirStatus, logs::Logs, partition::PartitionLog};
+use crate::types::TopicPartition;
 use std::{
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
@@ -17,6 +18,17 @@ pub struct DirInfo {
     pub usable_bytes: Option<u64>,
     /// What is in it; [`PartitionLog::size_bytes`] says how much each takes.
     pub partitions: Vec<Arc<PartitionLog>>,
+    /// Copies of partitions that are on their way here.
+    pub futures: Vec<FutureInfo>,
+}
+
+/// A copy that is to take its partition's place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FutureInfo {
+    pub topic: TopicPartition,
+    pub size_bytes: u64,
+    /// How many offsets it is behind.
+    pub offset_lag: i64,
 }
 
 impl Logs {
@@ -25,6 +37,9 @@ impl Logs {
         let mut infos: Vec<DirInfo> = self.dirs.iter().map(|dir| self.info(dir)).collect();
         for held in self.partitions.read().values() {
             infos.iter_mut().skip(held.dir).take(1).for_each(|info| info.partitions.push(Arc::clone(&held.log)));
+        }
+        for (to, future) in self.futures() {
+            infos.iter_mut().skip(to).take(1).for_each(|info| info.futures.push(future.clone()));
         }
         infos
     }
@@ -36,6 +51,7 @@ impl Logs {
             total_bytes: self.disk.total_bytes(&dir.path).ok(),
             usable_bytes: self.disk.free_bytes(&dir.path).ok(),
             partitions: Vec::new(),
+            futures: Vec::new(),
         }
     }
 

@@ -153,6 +153,25 @@ impl DataDir {
         Ok(())
     }
 
+    /// Speaks of a partition that is about to be here, durably: where checking begins after a crash, where its log starts, and where it was
+    /// cleaned up to.
+    pub fn expect(
+        &self,
+        topic: &TopicPartition,
+        recovery_point: Offset,
+        log_start: Option<Offset>,
+        cleaned: Option<Offset>,
+    ) -> Result<(), LogError> {
+        let mut checkpoints = self.checkpoints.lock();
+        let mut new = checkpoints.clone();
+        new.recovery_points.insert(topic.clone(), recovery_point);
+        for (map, offset) in [(&mut new.log_starts, log_start), (&mut new.cleaned, cleaned)] {
+            map.remove(topic);
+            map.extend(offset.map(|offset| (topic.clone(), offset)));
+        }
+        self.replace(&mut checkpoints, new)
+    }
+
     /// Less of a partition is durable than was thought.
     pub fn lower_recovery_point(&self, topic: &TopicPartition, to: Offset) -> Result<(), LogError> {
         let mut checkpoints = self.checkpoints.lock();

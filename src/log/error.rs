@@ -78,6 +78,36 @@ pub enum LogError {
     Io(#[from] io::Error),
 }
 
+/// Why a partition was not moved to another data directory.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    #[error("the topic's name is too long for a directory that a copy is made in")]
+    NameTooLong,
+    #[error("{} is none of log.dirs", .0.display())]
+    NoDirectory(PathBuf),
+    #[error("the data directory {} is offline", .0.display())]
+    DirectoryOffline(PathBuf),
+    #[error("there is no such partition here")]
+    NoPartition,
+    #[error("the partition is offline: {0}")]
+    Offline(String),
+    #[error("{0}")]
+    GivenUp(String),
+    #[error("copy the partition: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<&MoveError> for ErrorCode {
+    fn from(error: &MoveError) -> Self {
+        match error {
+            MoveError::NameTooLong => Self::InvalidTopicException,
+            MoveError::NoDirectory(_) => Self::LogDirNotFound,
+            MoveError::NoPartition | MoveError::GivenUp(_) => Self::ReplicaNotAvailable,
+            MoveError::DirectoryOffline(_) | MoveError::Offline(_) | MoveError::Io(_) => Self::KafkaStorageError,
+        }
+    }
+}
+
 /// Why records were not deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteRecordsError {

@@ -47,6 +47,7 @@ pub enum Stage {
 }
 
 pub const DELETED_SUFFIX: &str = ".deleted";
+const FUTURE_SUFFIX: &str = "-future";
 pub const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
 pub const METADATA_FILE: &str = "partition.metadata";
 pub const RECOVERY_POINTS_FILE: &str = "recovery-point-offset-checkpoint";
@@ -60,6 +61,9 @@ pub const ARRIVALS_FILE: &str = "arrival-times";
 pub const LOCK_FILE: &str = ".lock";
 /// Written and removed to see whether a directory works.
 pub const PROBE_FILE: &str = ".highwater-probe";
+
+/// In a partition's directory that has taken another one's place in another data directory, until that one has lost its name.
+pub const MOVED_FILE: &str = ".highwater-moved";
 
 const NAME_BYTES_MAX: usize = 255;
 
@@ -107,6 +111,8 @@ pub enum DirKind {
     Deleted,
     /// Of a partition that the metadata doesn't know: `TOPIC-N.<hex>-stray`. Kept until an operator removes it.
     Stray,
+    /// A copy that is to take its partition's place: `TOPIC-N.<hex>-future`.
+    Future(TopicPartition),
     /// Of no log.
     Other,
 }
@@ -120,6 +126,11 @@ pub fn parse_dir(name: &str) -> DirKind {
     if marked("-stray") {
         return DirKind::Stray;
     }
+    if let Some((partition, _)) = name.strip_suffix(FUTURE_SUFFIX).and_then(|rest| rest.rsplit_once('.'))
+        && let DirKind::Partition(topic) = parse_dir(partition)
+    {
+        return DirKind::Future(topic);
+    }
     let partition = || {
         let (topic, index) = name.rsplit_once('-')?;
         let canonical = index == "0" || !index.starts_with('0') && index.bytes().all(|b| b.is_ascii_digit());
@@ -127,6 +138,11 @@ pub fn parse_dir(name: &str) -> DirKind {
         Some(TopicPartition { topic: TopicName::new(topic).ok()?, partition: PartitionIndex(index) })
     };
     partition().map_or(DirKind::Other, DirKind::Partition)
+}
+
+/// `TOPIC-N.<id>-future`; `None` if that would be too long for a file's name: unlike the others it must tell the topic.
+pub fn future_dir(topic: &TopicPartition, id: u128) -> Option<String> {
+    Some(format!("{}-{}.{id:032x}{FUTURE_SUFFIX}", topic.topic, topic.partition)).filter(|name| name.len() <= NAME_BYTES_MAX)
 }
 
 /// `TOPIC-N.<id>SUFFIX`, the topic cut so that it is a legal file name. `suffix` is `-delete` or `-stray`.
@@ -167,6 +183,13 @@ mod tests {
         assert_eq!(parse_dir("a-01"), DirKind::Other);
         assert_eq!(parse_dir(&marked_dir(&tp("a.b", 3), 7, "-delete")), DirKind::Deleted);
         assert_eq!(parse_dir(&marked_dir(&tp("a.b", 3), 7, "-stray")), DirKind::Stray);
+        let future = future_dir(&tp("a.b-c", 3), 7).unwrap();
+        assert_eq!(
+            (future.as_str(), parse_dir(&future)),
+            ("a.b-c-3.00000000000000000000000000000007-future", DirKind::Future(tp("a.b-c", 3)))
+        );
+        assert_eq!(future_dir(&tp(&"x".repeat(249), 3), 7), None);
+        assert_eq!(parse_dir("a-1-future"), DirKind::Other);
         let long = marked_dir(&tp(&"x".repeat(249), 3), u128::MAX, "-delete");
         assert_eq!((long.len(), parse_dir(&long)), (255, DirKind::Deleted));
     }

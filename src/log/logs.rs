@@ -10,6 +10,7 @@ use super::{
     epochs::Epochs,
     files::{self, DirKind, EPOCHS_FILE, METADATA_FILE},
     io::Disk,
+    moves::Moves,
     partition::PartitionLog,
     recover::{self, Opening},
     segment::optional,
@@ -21,7 +22,7 @@ use crate::{
 use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::PathBuf,
     sync::{
         Arc,
@@ -106,6 +107,7 @@ pub struct Logs {
     chores: Mutex<Chores>,
     /// One writes checkpoints at a time: none may replace a later one.
     pub(super) checkpointing: Mutex<()>,
+    pub(super) moves: Moves,
 }
 
 /// What is done now and then.
@@ -148,6 +150,7 @@ impl Logs {
             creating: Mutex::default(),
             chores: Mutex::default(),
             checkpointing: Mutex::default(),
+            moves: Moves::default(),
         })
     }
 
@@ -160,6 +163,7 @@ impl Logs {
 
     /// The partitions' directories that are there. Ends deletions that were cut short.
     pub fn found(&self) -> Result<Vec<FoundPartition>, LogError> {
+        self.finish_moves()?;
         let mut found = Vec::new();
         for dir in &self.dirs {
             for entry in self.disk.list(&dir.path)?.into_iter().filter(|e| e.is_dir) {
@@ -173,7 +177,7 @@ impl Logs {
                         found.push(FoundPartition { topic_id: self.topic_id(&path)?, newest_epoch, dir: path, topic });
                     }
                     DirKind::Deleted => self.remove_dir(&path),
-                    DirKind::Stray | DirKind::Other => {}
+                    DirKind::Future(_) | DirKind::Stray | DirKind::Other => {}
                 }
             }
         }
@@ -197,7 +201,7 @@ impl Logs {
         Ok(epochs.and_then(|epochs| epochs.latest()).map_or(LeaderEpoch::NONE, |last| last.epoch))
     }
 
-    fn remove_dir(&self, path: &std::path::Path) {
+    pub(super) fn remove_dir(&self, path: &std::path::Path) {
         if let Err(error) = self.disk.remove_dir_all(path) {
             tracing::warn!(dir = %path.display(), %error, "can't remove the directory of a deleted partition now");
         }
@@ -240,7 +244,8 @@ impl Logs {
             let mine = work();
             let theirs = others.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             theirs.fold(mine, |all, one| all.and(one))
-        })
+        })?;
+        self.resume_moves()
     }
 
     fn open_one(&self, spec: &PartitionSpec, dir: usize, there: bool, now: Millis) -> Result<PartitionLog, LogError> {
@@ -334,19 +339,18 @@ impl Logs {
             let keys: Vec<_> = partitions.keys().filter(|(id, _)| *id == topic).copied().collect();
             keys.iter().filter_map(|key| partitions.swap_remove(key)).collect()
         };
+        self.cancel_moves_of(topic);
         gone.iter().for_each(|held| held.log.mark_deleted());
         gone.iter().filter_map(|held| self.dirs.get(held.dir)).for_each(|dir| {
             dir.load.fetch_sub(1, Ordering::Relaxed);
         });
         for held in &gone {
             let due = now.plus(held.log.config().file_delete_delay_ms);
-            self.delete_dir(&held.log.place.dir, held.log.topic(), due)?;
+            self.delete_dir(&held.log.place().dir, held.log.topic(), due)?;
         }
-        for (i, dir) in self.dirs.iter().enumerate() {
-            if gone.iter().any(|held| held.dir == i) {
-                self.disk.sync_dir(&dir.path)?;
-            }
-        }
+        // By where the log is: it may have moved when it was taken off the list.
+        let parents: BTreeSet<_> = gone.iter().filter_map(|held| Some(held.log.place().dir.parent()?.to_owned())).collect();
+        parents.iter().try_for_each(|dir| self.disk.sync_dir(dir))?;
         Ok(gone.len())
     }
 
@@ -359,8 +363,12 @@ impl Logs {
     fn delete_dir(&self, dir: &std::path::Path, topic: &TopicPartition, due: Millis) -> Result<(), LogError> {
         let to = dir.with_file_name(files::marked_dir(topic, uuid::Uuid::new_v4().as_u128(), "-delete"));
         self.disk.rename(dir, &to)?;
-        self.chores.lock().deletions.push((due, to));
+        self.remove_later(to, due);
         Ok(())
+    }
+
+    pub(super) fn remove_later(&self, dir: PathBuf, due: Millis) {
+        self.chores.lock().deletions.push((due, dir));
     }
 
     /// Moves a directory aside that no metadata knows. Its records stay, for an operator to look at.

@@ -152,7 +152,8 @@ impl PartitionLog {
         let marks = self.watermarks();
         let changed = self.arrivals.lock().take_changed(self.topic_id(), marks.log_start, marks.log_end, now);
         let Some(bytes) = changed else { return false };
-        if let Err(error) = write_unsynced(&*self.place.disk, &self.place.dir.join(ARRIVALS_FILE), &bytes) {
+        let place = self.place();
+        if let Err(error) = write_unsynced(&*place.disk, &place.dir.join(ARRIVALS_FILE), &bytes) {
             tracing::debug!(partition = %self.topic(), %error, "can't write when records arrived");
             self.arrivals.lock().note_unwritten();
         }

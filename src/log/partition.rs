@@ -111,7 +111,8 @@ pub(super) struct Writer {
 pub struct PartitionLog {
     pub(super) topic: TopicPartition,
     pub(super) topic_id: TopicId,
-    pub(super) place: Arc<Place>,
+    /// Changes when the partition moves to another data directory, while the writer's lock is held and no sync runs.
+    place: ArcSwap<Place>,
     pub(super) config: ArcSwap<TopicConfig>,
     /// Ascending; never empty; the last one is written to.
     pub(super) segments: ArcSwap<Vec<Arc<Segment>>>,
@@ -186,7 +187,7 @@ impl PartitionLog {
         Ok(Self {
             topic: parts.topic,
             topic_id: parts.topic_id,
-            place: parts.place,
+            place: ArcSwap::new(parts.place),
             config: ArcSwap::new(parts.config),
             segments: ArcSwap::from_pointee(parts.segments),
             ends: Mutex::new(Ends { marks: parts.marks, end, high: end, tail: None }),
@@ -210,7 +211,7 @@ impl PartitionLog {
     /// as the operating system is concerned, and waiters are awake; it is durable once [`PartitionLog::sync_to`] says so.
     pub fn append(&self, now: Millis, batch: Bytes, origin: Origin) -> Result<Appended, AppendError> {
         self.check_writable()?;
-        self.place.health.check_room()?;
+        self.place().health.check_room()?;
         let config = self.config.load();
         let accepted = validate::validate(&batch, &config, now, origin)?;
         let mut writer = self.writer.lock();
@@ -265,7 +266,7 @@ impl PartitionLog {
             return Err(AppendError::LargerThanSegment { size, segment_bytes: config.segment_bytes });
         }
         self.write(writer, now, &header, &records, &batch, marker.as_ref(), config).map_err(|e| self.refuse(e))?;
-        self.place.health.spend(batch.bytes);
+        self.place().health.spend(batch.bytes);
         let count = u64::try_from(header.record_count).unwrap_or(0);
         self.stats.records_in.fetch_add(count, Ordering::Relaxed);
         self.stats.bytes_in.fetch_add(batch.bytes, Ordering::Relaxed);
@@ -382,7 +383,7 @@ impl PartitionLog {
         if !self.syncing.has_rested_at(base) {
             self.write_snapshot(writer, base)?;
         }
-        let segment = Arc::new(Segment::create(Arc::clone(&self.place), base));
+        let segment = Arc::new(Segment::create(Arc::clone(&self.place()), base));
         if config.preallocate {
             segment.file()?.allocate(config.segment_bytes as u64)?;
         }
@@ -399,7 +400,8 @@ impl PartitionLog {
 
     /// Writes the producers' state as it is at `offset`, the log's end.
     pub(super) fn write_snapshot(&self, writer: &Writer, offset: Offset) -> io::Result<()> {
-        let file = self.place.disk.open(&self.place.path(offset, Kind::Snapshot), OpenMode::Create)?;
+        let place = self.place();
+        let file = place.disk.open(&place.path(offset, Kind::Snapshot), OpenMode::Create)?;
         file.set_len(0)?;
         file.write_at(&[IoSlice::new(&writer.producers.encode_snapshot())], 0)
     }
@@ -450,6 +452,16 @@ impl PartitionLog {
     /// The partition's offsets of note, as they are together at one moment.
     pub fn watermarks(&self) -> Watermarks {
         self.ends.lock().marks
+    }
+
+    /// Where its files are now.
+    pub(super) fn place(&self) -> arc_swap::Guard<Arc<Place>> {
+        self.place.load()
+    }
+
+    /// Its files, the same ones, are elsewhere from now on.
+    pub(super) fn set_place(&self, place: Arc<Place>) {
+        self.place.store(place);
     }
 
     /// What waits for this partition's watermarks.
@@ -510,7 +522,7 @@ impl PartitionLog {
     /// What a failed call means: without room nothing was done and it can be tried again, anything else takes the partition out of service.
     pub(super) fn refuse(&self, error: io::Error) -> AppendError {
         if is_out_of_room(&error) {
-            self.place.health.note_full(&error);
+            self.place().health.note_full(&error);
         } else {
             self.fail(&error);
         }
@@ -519,7 +531,7 @@ impl PartitionLog {
 
     /// Takes the partition out of service for writes.
     pub(super) fn fail(&self, error: &io::Error) {
-        self.place.health.note_suspect();
+        self.place().health.note_suspect();
         if self.failed.set(error.to_string()).is_ok() {
             tracing::error!(partition = %self.topic, %error, "the partition takes no writes until the broker is restarted");
             self.watch.wake();

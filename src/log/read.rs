@@ -109,7 +109,10 @@ impl PartitionLog {
     /// The batches from the one that holds `from` on, at most `max_bytes` of them. If the first batch is larger than that, it comes alone
     /// with `at_least_one`, and nothing comes without. An offset above the limit of the isolation level but within the log reads nothing.
     pub fn read(&self, from: Offset, max_bytes: usize, at_least_one: bool, isolation: Isolation) -> Result<ReadSlice, ReadError> {
-        self.read_once(from, max_bytes, at_least_one, isolation).map_err(|error| {
+        let read = || self.read_once(from, max_bytes, at_least_one, isolation);
+        // The partition may just have moved to another directory.
+        let gone = |error: &ReadError| matches!(error, ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound);
+        read().or_else(|error| if gone(&error) { read() } else { Err(error) }).map_err(|error| {
             let marks = self.watermarks();
             // Its segment's files may have gone away under the read.
             let is_removed = matches!(error, ReadError::Io(_)) && from < marks.log_start;
@@ -216,6 +219,14 @@ impl PartitionLog {
 
     /// The first hit in the segments below the high watermark, oldest first; `look` gets each with where its readable batches end.
     fn search<R>(&self, mut look: impl FnMut(&Segment, u64, Offset) -> io::Result<Option<R>>) -> io::Result<Option<R>> {
+        match self.search_once(&mut look) {
+            // The partition may just have moved to another directory.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.search_once(&mut look),
+            done => done,
+        }
+    }
+
+    fn search_once<R>(&self, look: &mut impl FnMut(&Segment, u64, Offset) -> io::Result<Option<R>>) -> io::Result<Option<R>> {
         let ends = *self.ends.lock();
         let segments = self.segments.load();
         let limit = Limit { offset: ends.marks.high_watermark, spot: Some(ends.high) };

@@ -6,6 +6,7 @@
 
 use super::{
     AppendError,
+    health::DirHealth,
     io::SyncAll,
     partition::PartitionLog,
     watch::{Registration, Waiter},
@@ -51,7 +52,7 @@ impl SyncWait {
             return Some(Ok(()));
         }
         match self.log.check_writable() {
-            Ok(()) if refused => Some(Err(AppendError::NoRoom(self.log.place.dir.clone()))),
+            Ok(()) if refused => Some(Err(AppendError::NoRoom(self.log.place().dir.clone()))),
             Ok(()) => None,
             Err(error) => Some(Err(error)),
         }
@@ -62,13 +63,15 @@ impl SyncWait {
 #[must_use = "nobody else runs it"]
 pub struct SyncRun {
     log: Arc<PartitionLog>,
+    /// Of the directory that it was in when it was asked for.
+    health: Arc<DirHealth>,
     alone: bool,
 }
 
 impl SyncRun {
     /// Syncs the one partition, or runs rounds until nobody asks any more. Failures are seen by those who wait.
     pub fn run(self) {
-        let rounds = &self.log.place.health.rounds;
+        let rounds = &self.health.rounds;
         if self.alone {
             sync_one(&self.log);
             let mut queue = rounds.queue.lock();
@@ -84,25 +87,28 @@ impl SyncRun {
                 }
                 std::mem::take(&mut queue.asked)
             };
-            rounds.run_one(&asked);
+            self.health.run_round(&asked);
         }
     }
 }
 
-impl Rounds {
-    fn run_one(&self, asked: &[Arc<PartitionLog>]) {
-        let ends: Vec<Offset> = asked.iter().map(|log| end_of_asked(log)).collect();
-        let synced = match (asked, self.sync_all.get()) {
+impl DirHealth {
+    fn run_round(&self, asked: &[Arc<PartitionLog>]) {
+        // A partition that has moved to another directory since isn't on this file system: what it appended there isn't covered.
+        let is_here = |log: &PartitionLog| std::ptr::eq(&*log.place().health, self);
+        let ends: Vec<_> = asked.iter().map(|log| Some(end_of_asked(log)).filter(|_| is_here(log))).collect();
+        let synced = match (asked, self.rounds.sync_all.get()) {
             ([_], _) | (_, None) => false,
             // A failure may be another's: each file tells its own.
             (_, Some(sync_all)) => sync_all().unwrap_or(false),
         };
         for (log, end) in asked.iter().zip(ends) {
-            if synced {
-                log.syncing.note_synced(end);
-                log.syncing.watch.wake();
-            } else {
-                sync_one(log);
+            match end {
+                Some(end) if synced => {
+                    log.syncing.note_synced(end);
+                    log.syncing.watch.wake();
+                }
+                _ => sync_one(log),
             }
         }
     }
@@ -130,7 +136,8 @@ impl PartitionLog {
         if wait.outcome().is_some() {
             return (wait, None);
         }
-        let mut queue = self.place.health.rounds.queue.lock();
+        let health = Arc::clone(&self.place().health);
+        let mut queue = health.rounds.queue.lock();
         if self.syncing.is_asked.swap(true, Ordering::AcqRel) {
             return (wait, None);
         }
@@ -143,6 +150,7 @@ impl PartitionLog {
                 return (wait, None);
             }
         }
-        (wait, Some(SyncRun { log: Arc::clone(self), alone }))
+        drop(queue);
+        (wait, Some(SyncRun { log: Arc::clone(self), health, alone }))
     }
 }

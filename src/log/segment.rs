@@ -141,6 +141,18 @@ impl Segment {
         }
     }
 
+    /// The same segment in a copy of its files elsewhere. What this one has in memory of its indexes, the files hold.
+    pub fn moved(&self, place: Arc<Place>) -> Self {
+        let moved = Self::existing(place, self.base, self.size());
+        let mut indexes = self.index.read().clone();
+        if let Some(indexes) = &mut indexes {
+            indexes.note_written();
+        }
+        *moved.index.write() = indexes;
+        *moved.largest.lock() = *self.largest.lock();
+        moved
+    }
+
     pub fn base(&self) -> Offset {
         self.base
     }

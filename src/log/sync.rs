@@ -100,6 +100,29 @@ impl Syncing {
         self.refusals.load(Ordering::Acquire)
     }
 
+    /// Runs `work` while no sync of the partition runs.
+    pub fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
+        let mut running = self.running.lock();
+        while *running {
+            self.done.wait(&mut running);
+        }
+        *running = true;
+        drop(running);
+        let result = work();
+        *self.running.lock() = false;
+        self.done.notify_all();
+        result
+    }
+
+    /// The log is in another directory, and all of it durable there; with a snapshot at its end if it `rests`.
+    pub fn note_moved(&self, log_end: Offset, active: Offset, rests: bool) {
+        self.synced.fetch_max(log_end.0, Ordering::AcqRel);
+        self.tidy.fetch_max(active.0, Ordering::AcqRel);
+        self.rested.store(if rests { log_end.0 } else { -1 }, Ordering::Release);
+        // A segment without batches has no file yet: its name comes with the first one.
+        self.dir_dirty.store(true, Ordering::Release);
+    }
+
     pub fn note_dir_change(&self) {
         self.dir_dirty.store(true, Ordering::Release);
     }
@@ -203,12 +226,13 @@ impl PartitionLog {
         if !self.syncing.dir_dirty.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        let disk = &self.place.disk;
-        if let Some(metadata) = optional(disk.open(&self.place.dir.join(METADATA_FILE), OpenMode::Write))? {
+        let place = self.place();
+        let disk = &place.disk;
+        if let Some(metadata) = optional(disk.open(&place.dir.join(METADATA_FILE), OpenMode::Write))? {
             metadata.sync()?;
         }
-        disk.sync_dir(&self.place.dir)?;
-        self.place.dir.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))
+        disk.sync_dir(&place.dir)?;
+        place.dir.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))
     }
 
     /// The epochs are durable before the recovery point passes their batches, from which they'd come back otherwise.
@@ -217,13 +241,15 @@ impl PartitionLog {
             return Ok(());
         }
         let text = self.epochs.read().encode();
-        write_atomically(&*self.place.disk, &self.place.dir.join(EPOCHS_FILE), text.as_bytes())
+        let place = self.place();
+        write_atomically(&*place.disk, &place.dir.join(EPOCHS_FILE), text.as_bytes())
             .inspect_err(|_| self.epochs_dirty.store(true, Ordering::Release))
     }
 
     fn sync_snapshot(&self, offset: Offset) -> io::Result<()> {
-        let path = self.place.path(offset, Kind::Snapshot);
-        optional(self.place.disk.open(&path, OpenMode::Write))?.map_or(Ok(()), |file| file.sync())
+        let place = self.place();
+        let path = place.path(offset, Kind::Snapshot);
+        optional(place.disk.open(&path, OpenMode::Write))?.map_or(Ok(()), |file| file.sync())
     }
 
     /// Everything durable and written that a start after a clean stop relies on: batches, indexes, epochs, the producers' snapshot. No write
@@ -257,7 +283,8 @@ impl PartitionLog {
             self.syncing.note_dir_change();
             self.epochs_dirty.store(true, Ordering::Relaxed);
             let text = self.epochs.read().encode();
-            write_unsynced(&*self.place.disk, &self.place.dir.join(EPOCHS_FILE), text.as_bytes())
+            let place = self.place();
+            write_unsynced(&*place.disk, &place.dir.join(EPOCHS_FILE), text.as_bytes())
         };
         write().inspect_err(|error| self.fail(error)).map(|()| true)
     }
@@ -324,7 +351,7 @@ impl PartitionLog {
         let old = self.syncing.rested.swap(end.0, Ordering::AcqRel);
         let is_base = self.segments.load().iter().any(|segment| segment.base().0 == old);
         if old >= 0 && old != end.0 && !is_base {
-            let _ = self.place.disk.remove_file(&self.place.path(Offset(old), Kind::Snapshot));
+            let _ = self.place().disk.remove_file(&self.place().path(Offset(old), Kind::Snapshot));
         }
     }
 }

@@ -105,10 +105,11 @@ impl PartitionLog {
     /// Gives the segments' files the names of removed ones, durably.
     fn set_aside(&self, removed: &[Arc<Segment>]) -> io::Result<()> {
         removed.iter().try_for_each(|segment| segment.mark_removed())?;
-        self.place.disk.sync_dir(&self.place.dir)?;
+        let place = self.place();
+        place.disk.sync_dir(&place.dir)?;
         for segment in removed {
             // Left over they do no harm, and the next start removes them.
-            let _ = self.place.disk.remove_file(&self.place.path(segment.base(), Kind::Snapshot));
+            let _ = place.disk.remove_file(&place.path(segment.base(), Kind::Snapshot));
         }
         Ok(())
     }

@@ -37,7 +37,9 @@ pub(in super::super) fn finish_replacements(place: &Arc<Place>, listing: &[Entry
         to = to.max(Some(end_of_file(&*place.disk.open(&path(name), OpenMode::Read)?, *offset)?));
     }
     if let (Some(from), Some(to)) = (from, to) {
-        for (name, ..) in staged.iter().filter(|(_, offset, _, stage)| *stage == Stage::Live && (from..to).contains(offset)) {
+        // The snapshot where the new segment begins stays: of producers whose records were removed before nothing else tells.
+        let is_replaced = |offset: Offset, kind| (from..to).contains(&offset) && !(kind == Kind::Snapshot && offset == from);
+        for (name, ..) in staged.iter().filter(|(_, offset, kind, stage)| *stage == Stage::Live && is_replaced(*offset, *kind)) {
             remove_if_there(&*place.disk, &path(name))?;
         }
     }

@@ -97,6 +97,11 @@ impl Compaction {
         self.cleaned_moved.swap(false, Ordering::AcqRel)
     }
 
+    /// The files of replaced segments go with their directory.
+    pub fn forget_deletions(&self) {
+        self.deletions.lock().clear();
+    }
+
     /// It can't be cleaned, by what it holds; not until the broker is restarted.
     pub fn is_uncleanable(&self) -> bool {
         self.blocked_until.load(Ordering::Relaxed) == i64::MAX

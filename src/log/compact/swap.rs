@@ -73,17 +73,17 @@ impl<'a> Staged<'a> {
     }
 
     fn path(&self, kind: Kind, stage: Stage) -> PathBuf {
-        self.log.place.dir.join(files::staged_name(self.base, kind, stage))
+        self.log.place().dir.join(files::staged_name(self.base, kind, stage))
     }
 
     fn rename(&self, from: Stage, to: Stage) -> io::Result<()> {
-        self.kinds.iter().try_for_each(|kind| self.log.place.disk.rename(&self.path(*kind, from), &self.path(*kind, to)))
+        self.kinds.iter().try_for_each(|kind| self.log.place().disk.rename(&self.path(*kind, from), &self.path(*kind, to)))
     }
 
     /// Removes all that there is of it: swaps first, since without anything `.cleaned` beside them they would count as complete.
     fn remove(&self) -> io::Result<()> {
         for stage in [Stage::Swap, Stage::Cleaned] {
-            self.kinds.iter().try_for_each(|kind| remove_if_there(&*self.log.place.disk, &self.path(*kind, stage)))?;
+            self.kinds.iter().try_for_each(|kind| remove_if_there(&*self.log.place().disk, &self.path(*kind, stage)))?;
         }
         Ok(())
     }
@@ -106,7 +106,8 @@ fn create(log: &PartitionLog, base: Offset, kind: Kind) -> Result<Arc<dyn DiskFi
     if log.is_deleted() {
         return Err(CleanError::Changed);
     }
-    let file = log.place.disk.open(&log.place.dir.join(files::staged_name(base, kind, Stage::Cleaned)), OpenMode::Create)?;
+    let place = log.place();
+    let file = place.disk.open(&place.dir.join(files::staged_name(base, kind, Stage::Cleaned)), OpenMode::Create)?;
     file.set_len(0)?;
     Ok(file)
 }
@@ -145,7 +146,7 @@ pub(super) fn swap(old: &[Arc<Segment>], mut staged: Staged<'_>, indexes: Indexe
         log.fail(&error);
         return Err(error.into());
     }
-    let new = Segment::existing(Arc::clone(&log.place), staged.base, staged.bytes);
+    let new = Segment::existing(Arc::clone(&log.place()), staged.base, staged.bytes);
     new.set_largest(indexes.times.last());
     new.set_index(indexes);
     let mut list = segments.get(..at).unwrap_or_default().to_vec();
@@ -155,18 +156,20 @@ pub(super) fn swap(old: &[Arc<Segment>], mut staged: Staged<'_>, indexes: Indexe
     log.shape.fetch_add(1, Ordering::Release);
     drop(writer);
     // Without it a power loss may bring the old ones back, which is the old log.
-    log.place.disk.sync_dir(&log.place.dir)?;
+    let place = log.place();
+    place.disk.sync_dir(&place.dir)?;
     Ok(())
 }
 
 /// Takes the old segments' files out of the way, and the snapshots at the starts of those that will be none.
 fn retire(log: &PartitionLog, old: &[Arc<Segment>], due: Millis) -> io::Result<()> {
-    let disk = &log.place.disk;
+    let place = log.place();
+    let disk = &place.disk;
     let mut gone = Vec::new();
     for segment in old {
         for kind in Kind::OF_SEGMENT {
-            let to = log.place.dir.join(files::staged_name(segment.base(), kind, Stage::Deleted));
-            if optional(disk.rename(&log.place.path(segment.base(), kind), &to))?.is_some() {
+            let to = place.dir.join(files::staged_name(segment.base(), kind, Stage::Deleted));
+            if optional(disk.rename(&place.path(segment.base(), kind), &to))?.is_some() {
                 gone.push((due, to));
             }
         }
@@ -174,7 +177,7 @@ fn retire(log: &PartitionLog, old: &[Arc<Segment>], due: Millis) -> io::Result<(
     log.compaction.deletions.lock().extend(gone);
     for segment in old.iter().skip(1) {
         // One that stays is removed by the next start.
-        let _ = remove_if_there(&**disk, &log.place.path(segment.base(), Kind::Snapshot));
+        let _ = remove_if_there(&**disk, &place.path(segment.base(), Kind::Snapshot));
     }
     Ok(())
 }
@@ -186,7 +189,7 @@ pub(super) fn delete_due(log: &PartitionLog, now: Millis) {
         if *due > now {
             return true;
         }
-        if let Err(error) = remove_if_there(&*log.place.disk, path) {
+        if let Err(error) = remove_if_there(&*log.place().disk, path) {
             tracing::warn!(file = %path.display(), %error, "can't remove a file of a segment that was compacted now");
         }
         false

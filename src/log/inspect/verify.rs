@@ -60,6 +60,9 @@ pub fn verify(disk: &dyn Disk, dir: &Path, threads: usize) -> Result<Verified, L
         match files::parse_dir(&entry.name) {
             DirKind::Partition(topic) => work.push((topic, entry.name)),
             DirKind::Deleted => note(&mut verified.findings, dir, &entry.name, "of a deleted topic; the next start removes it"),
+            DirKind::Future(_) => {
+                note(&mut verified.findings, dir, &entry.name, "a copy for a move to this directory; the next start makes it anew")
+            }
             DirKind::Stray => note(&mut verified.findings, dir, &entry.name, "of a partition that the metadata didn't know; it isn't used"),
             DirKind::Other => note(&mut verified.findings, dir, &entry.name, "no partition's directory"),
         }

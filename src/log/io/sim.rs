@@ -96,8 +96,14 @@ impl NameChange {
     }
 
     fn apply(&self, names: &mut Names) {
-        let below = |names: &Names, root: &Path| names.keys().filter(|p| p.starts_with(root)).cloned().collect::<Vec<_>>();
-        let remove_below = |names: &mut Names, root: &Path| names.retain(|path, _| !path.starts_with(root));
+        // Paths are ordered by their components, so that all below one follow it.
+        let below = |names: &Names, root: &Path| {
+            let from_root = names.range(root.to_owned()..).map(|(path, _)| path);
+            from_root.take_while(|path| path.starts_with(root)).cloned().collect::<Vec<_>>()
+        };
+        let remove_below = |names: &mut Names, root: &Path| {
+            below(names, root).iter().for_each(|path| _ = names.remove(path));
+        };
         match self {
             Self::Create(path, node) => {
                 names.insert(path.clone(), *node);
@@ -172,6 +178,7 @@ impl SimDisk {
         let mut state = self.state.lock().clone();
         state.locks.clear();
         state.fail_after = None;
+        state.drop_nameless();
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -192,6 +199,7 @@ impl SimDisk {
             contents.lose(&mut state.random);
         }
         (state.names, state.durable_names) = (names.clone(), names);
+        state.drop_nameless();
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -267,6 +275,15 @@ impl Contents {
 }
 
 impl State {
+    /// The next process finds no file that has no name, nor will have one.
+    fn drop_nameless(&mut self) {
+        let created = |change: &NameChange| if let NameChange::Create(_, node) = change { *node } else { None };
+        let pending = self.pending.iter().filter_map(created);
+        let named: BTreeSet<usize> = self.names.values().chain(self.durable_names.values()).copied().flatten().chain(pending).collect();
+        let nameless = self.files.iter_mut().enumerate().filter(|(id, _)| !named.contains(id));
+        nameless.for_each(|(_, contents)| *contents = Contents::default());
+    }
+
     fn change_names(&mut self, change: NameChange) {
         change.apply(&mut self.names);
         // What is still to be done inside of a directory goes with it: another one may get its name.
@@ -351,7 +368,8 @@ impl Disk for SimDisk {
         if state.names.get(dir) != Some(&None) {
             return Err(State::not_found(dir));
         }
-        let inside = state.names.iter().filter(|(path, _)| path.parent() == Some(dir));
+        let below = state.names.range(dir.to_owned()..).skip(1).take_while(|(path, _)| path.starts_with(dir));
+        let inside = below.filter(|(path, _)| path.parent() == Some(dir));
         let entry =
             |(path, node): (&PathBuf, &Option<usize>)| Some(Entry { name: path.file_name()?.to_str()?.to_owned(), is_dir: node.is_none() });
         Ok(inside.filter_map(entry).collect())

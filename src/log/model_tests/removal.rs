@@ -17,7 +17,10 @@ impl World {
             .map(|(base, bytes)| {
                 let all = batches(&bytes);
                 let bytes = all.iter().map(|(_, batch)| batch.len() as u64).sum();
-                (Extent { base, bytes }, all.iter().map(|(header, _)| header.max_timestamp).max())
+                (
+                    Extent { base, bytes },
+                    all.iter().filter(|(header, _)| header.record_count > 0).map(|(header, _)| header.max_timestamp).max(),
+                )
             })
             .collect();
         let extents: Vec<_> = segments.iter().map(|(extent, _)| *extent).collect();
@@ -62,6 +65,7 @@ impl World {
         let answers = self.logs.as_ref().unwrap().delete_records(&pairs);
         for (partition, (answer, (before, expected))) in answers.iter().zip(asked).enumerate() {
             match expected {
+                _ if !self.config.cleanup_delete => assert!(matches!(answer, Err(DeleteRecordsError::Policy)), "{answer:?}"),
                 Some(start) => {
                     assert_eq!(answer.as_ref().unwrap().0, start);
                     self.models[partition].start_at(start);
@@ -83,6 +87,7 @@ impl World {
         } else {
             let (before, start) = self.any_start(partition);
             let answer = self.logs.as_ref().unwrap().delete_records(&[(log.clone(), before)]).remove(0);
+            let start = start.filter(|_| self.config.cleanup_delete);
             (start.unwrap_or(old), answer.is_ok() || start.is_none())
         };
         if done {
