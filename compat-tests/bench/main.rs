@@ -8,6 +8,7 @@
 
 mod batches;
 mod broker;
+mod lag;
 mod process;
 mod report;
 mod storage;

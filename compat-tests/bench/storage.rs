@@ -125,6 +125,7 @@ pub fn run(words: &[String]) -> Option<Result<()>> {
     match (asked("--partitions"), asked("--commit")) {
         (true, _) => Some(partitions().and_then(|()| tail()).context("many partitions")),
         (_, true) => Some(commit().context("group commit")),
+        _ if asked("--lag") => Some(crate::lag::run().context("the lag")),
         _ => None,
     }
 }

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::driver::Client;
 
@@ -133,6 +134,15 @@ impl Member {
             }
         }
         bail!("{} is closed, but its process goes on", self.name)
+    }
+
+    /// Stops its process where it is, as one that hangs does (`kill -STOP`).
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn pause(&self) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("a process id")?;
+        Ok(kill_process(pid, Signal::STOP)?)
     }
 
     /// `kill -9`.

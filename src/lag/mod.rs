@@ -23,6 +23,9 @@ pub mod sampler;
 pub mod state;
 pub mod topic;
 
+#[cfg(test)]
+mod tests;
+
 pub use fetches::Fetches;
 pub use group::GroupLag;
 pub use partition::{Behind, Reading};

@@ -138,7 +138,8 @@ impl Sampler {
     }
 }
 
-fn seen(log: &PartitionLog) -> PartitionSeen {
+/// A partition as it is now.
+pub(super) fn seen(log: &PartitionLog) -> PartitionSeen {
     let marks = log.watermarks();
     PartitionSeen {
         marks: Marks {

@@ -36,18 +36,26 @@ pub struct Arrivals {
     entries: Vec<(Offset, Millis)>,
     /// Changed since it was last written.
     dirty: bool,
+    /// The log's end when it was.
+    covered: Offset,
 }
 
 impl Arrivals {
-    /// Notes that the batch that begins at `offset` arrives at `now`. Every later batch is at a higher offset.
-    pub fn note(&mut self, offset: Offset, now: Millis) {
-        if self.entries.last().is_some_and(|(_, at)| !is_apart(*at, now)) {
-            return;
+    /// Of a log that ends at `end`, where nothing is known of what is in it.
+    pub fn unknown(end: Offset) -> Self {
+        Self { covered: end, ..Self::default() }
+    }
+
+    /// Notes that the batch that begins at `offset` arrives at `now`; the time that was noted last. Every later batch is at a higher offset.
+    pub fn note(&mut self, offset: Offset, now: Millis) -> Millis {
+        if let Some((_, at)) = self.entries.last().filter(|(_, at)| !is_apart(*at, now)) {
+            return *at;
         }
         self.push(offset, now);
         if self.entries.len() > ENTRIES_MAX {
             self.thin(Offset(0), now);
         }
+        now
     }
 
     fn push(&mut self, offset: Offset, at: Millis) {
@@ -89,11 +97,13 @@ impl Arrivals {
         self.entries.is_empty()
     }
 
-    /// What is to be written, if anything changed since the last call. `end` is the log's.
+    /// What is to be written, if anything changed or was appended since the last call. `end` is the log's.
     pub fn take_changed(&mut self, topic: TopicId, log_start: Offset, end: Offset, now: Millis) -> Option<Vec<u8>> {
-        if !std::mem::take(&mut self.dirty) {
+        // Records that came within the second have no entry, and are told of all the same.
+        if !std::mem::take(&mut self.dirty) && self.covered == end {
             return None;
         }
+        self.covered = end;
         self.thin(log_start, now);
         Some(self.encode(topic, end))
     }
@@ -148,7 +158,7 @@ impl Arrivals {
         if covered < end {
             arrivals.push(covered, Millis::NONE);
         }
-        arrivals.dirty = false;
+        (arrivals.dirty, arrivals.covered) = (covered < end, end);
         Some(arrivals)
     }
 }

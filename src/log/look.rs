@@ -173,7 +173,7 @@ pub struct OldestOpen {
 /// The arrival times in a partition's directory.
 pub(super) fn load_arrivals(place: &Place, topic: TopicId, log_end: Offset) -> Arrivals {
     let bytes = optional(place.disk.read(&place.dir.join(ARRIVALS_FILE))).ok().flatten();
-    bytes.and_then(|bytes| Arrivals::decode(&bytes, topic, log_end)).unwrap_or_default()
+    bytes.and_then(|bytes| Arrivals::decode(&bytes, topic, log_end)).unwrap_or_else(|| Arrivals::unknown(log_end))
 }
 
 fn is_aborted(header: &BatchHeader, aborted: &[AbortedTxn]) -> bool {

@@ -302,8 +302,7 @@ impl PartitionLog {
         active.append(&[IoSlice::new(&header.encode()), IoSlice::new(records)], batch.bytes)?;
         // The lock is taken once a second, not once a batch.
         if writer.arrival_noted.is_none_or(|noted| arrivals::is_apart(noted, now)) {
-            writer.arrival_noted = Some(now);
-            self.arrivals.lock().note(header.base_offset, now);
+            writer.arrival_noted = Some(self.arrivals.lock().note(header.base_offset, now));
         }
         self.take_in(writer, header, batch, marker, config, position).inspect_err(|e| self.fail(e))
     }

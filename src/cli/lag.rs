@@ -1,0 +1,163 @@
+//! `highwater lag`: how far behind the groups are, or one group's partitions; fails where one is further behind than it may be.
+#![allow(clippy::disallowed_methods, reason = "a command: it sleeps between two looks")]
+
+use super::api::{Url, encoded, in_words, maybe, print, printable, span, table};
+use crate::http::view::{Group, GroupDetail, Groups};
+use anyhow::bail;
+use clap::Args;
+use std::{io::IsTerminal, thread, time::Duration};
+
+#[derive(Debug, Args)]
+pub struct LagArgs {
+    /// A group: its partitions are shown. Without one, all groups are, the worst first.
+    #[arg(value_name = "GROUP")]
+    pub group: Option<String>,
+    /// Look again and again, every two seconds.
+    #[arg(long)]
+    pub watch: bool,
+    /// Exit with 1 if a group is further behind than this: 90s, 5m, 1h.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    pub max_behind: Option<Duration>,
+    /// What the broker answers, as JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub url: Url,
+}
+
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+/// Clears the terminal and goes to its top.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// What one look gave: the text, and the groups that it tells of.
+struct Looked {
+    text: String,
+    groups: Vec<Group>,
+}
+
+pub fn run(args: &LagArgs) -> anyhow::Result<()> {
+    loop {
+        let looked = look(args)?;
+        let clear = if args.watch && std::io::stdout().is_terminal() { CLEAR } else { "" };
+        let is_read = print(&format!("{clear}{}", looked.text));
+        if let Some(max) = args.max_behind {
+            judge(&looked.groups, max)?;
+        }
+        if !args.watch || !is_read {
+            return Ok(());
+        }
+        thread::sleep(WATCH_INTERVAL);
+    }
+}
+
+fn look(args: &LagArgs) -> anyhow::Result<Looked> {
+    match &args.group {
+        Some(group) => {
+            let detail: GroupDetail = args.url.get(&format!("/api/groups/{}", encoded(group)))?;
+            let text = if args.json { serde_json::to_string_pretty(&detail)? + "\n" } else { one(&detail) };
+            Ok(Looked { text, groups: vec![detail.group] })
+        }
+        None => {
+            let all: Groups = args.url.get("/api/groups?limit=10000")?;
+            let text = if args.json { serde_json::to_string_pretty(&all)? + "\n" } else { many(&all.groups) };
+            Ok(Looked { text, groups: all.groups })
+        }
+    }
+}
+
+/// Fails if one is further behind than `max`. What isn't known yet is not taken for more than it is.
+fn judge(groups: &[Group], max: Duration) -> anyhow::Result<()> {
+    let is_over = |group: &&Group| group.lag_seconds.is_some_and(|seconds| seconds > max.as_secs_f64());
+    let over: Vec<_> = groups.iter().filter(is_over).collect();
+    if over.is_empty() {
+        return Ok(());
+    }
+    let named = over.iter().take(10).map(|group| format!("{} ({})", printable(&group.group), maybe(group.lag_seconds)));
+    bail!("behind by more than {}: {}", in_words(max.as_secs_f64()), named.collect::<Vec<_>>().join(", "));
+}
+
+fn many(groups: &[Group]) -> String {
+    let row = |group: &Group| {
+        vec![
+            printable(&group.group),
+            group.state.clone(),
+            group.members.to_string(),
+            group.lag.to_string(),
+            maybe(group.lag_seconds),
+            maybe(group.retention_margin_seconds),
+            catch_up(group.catch_up_seconds),
+            group.lost_records.to_string(),
+        ]
+    };
+    let head = ["GROUP", "STATE", "MEMBERS>", "LAG>", "BEHIND>", "MARGIN>", "CATCHES UP>", "LOST>"];
+    table(&head, &groups.iter().map(row).collect::<Vec<_>>())
+}
+
+fn catch_up(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "never".to_owned(), in_words)
+}
+
+fn one(detail: &GroupDetail) -> String {
+    let number = |number: Option<i64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let rows: Vec<_> = detail
+        .partitions_list
+        .iter()
+        .map(|p| {
+            vec![
+                p.topic.clone(),
+                p.partition.to_string(),
+                p.reading.clone(),
+                number(p.committed),
+                number(p.end),
+                number(p.lag),
+                maybe(p.lag_seconds),
+                maybe(p.event_lag_seconds),
+                maybe(p.commit_age_seconds),
+                maybe(p.retention_margin_seconds),
+                p.member_id.as_deref().map_or_else(|| "-".to_owned(), printable),
+            ]
+        })
+        .collect();
+    let head =
+        ["TOPIC", "PARTITION>", "READING", "COMMITTED>", "END>", "LAG>", "BEHIND>", "EVENT LAG>", "COMMIT AGE>", "MARGIN>", "MEMBER"];
+    let group = &detail.group;
+    format!(
+        "{}  {}  {} members  {} behind, {}\n\n{}",
+        printable(&group.group),
+        group.state,
+        group.members,
+        group.lag,
+        maybe(group.lag_seconds),
+        table(&head, &rows)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(name: &str, lag_seconds: Option<f64>) -> Group {
+        let text = format!(
+            r#"{{"group":{name:?},"state":"Stable","type":"classic","protocol_type":"consumer","members":2,"topics":["t"],"partitions":1,"lag":5,
+            "lag_seconds":{},"event_lag_seconds":null,"max_lag":5,"retention_margin_seconds":null,"lost_records":0,"consume_rate":null,
+            "produce_rate":null,"catch_up_seconds":null,"last_commit_ms":null,"oldest_unconsumed_ms":null,"abandoned_partitions":0,
+            "uncommitted_partitions":0,"pending_partitions":0,"rebalances":0,"rebalancing_since_ms":null,"unowned_partition_seconds":0.0,"history":[]}}"#,
+            lag_seconds.map_or("null".to_owned(), |seconds| seconds.to_string())
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn one_that_is_further_behind_than_it_may_be_is_named() {
+        let groups = [group("fine", Some(12.0)), group("unknown", None), group("bad\n", Some(2_280.0))];
+        assert!(judge(&groups, Duration::from_secs(2_280)).is_ok());
+        let said = judge(&groups, Duration::from_secs(300)).unwrap_err().to_string();
+        assert_eq!(said, "behind by more than 5m00s: bad\\n (38m00s)");
+    }
+
+    #[test]
+    fn groups_stand_in_a_table() {
+        let text = many(&[group("a", Some(2_280.0))]);
+        assert!(text.lines().nth(1).unwrap().split_whitespace().eq(["a", "Stable", "2", "5", "38m00s", "-", "never", "0"]), "{text}");
+    }
+}
