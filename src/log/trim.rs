@@ -27,7 +27,7 @@ impl PartitionLog {
         if self.offline_reason().is_some() {
             return Ok(0);
         }
-        let removed = self.choose(now).map_err(|e| self.refuse(e))?;
+        let (removed, by_rule) = self.choose(now).map_err(|e| self.refuse(e))?;
         let Some(start) = removed.last().and_then(|last| self.base_after(last.base())) else { return Ok(0) };
         if self.syncing.tidy() < start {
             // The snapshot where the log will start, or what was deleted before it would come back as unknown producers.
@@ -41,14 +41,16 @@ impl PartitionLog {
         drop(writer);
         self.set_aside(&removed).map_err(|e| self.refuse(e))?;
         self.forget_before(start);
+        let Breached { by_log_start, by_size, by_time } = by_rule;
+        tracing::info!(partition = %self.topic, by_log_start, by_size, by_time, "removed old segments");
         let due = now.plus(self.config.load().file_delete_delay_ms);
         let count = removed.len();
         self.trash.lock().extend(removed.into_iter().map(|segment| (due, segment)));
         Ok(count)
     }
 
-    /// The segments that go, oldest first. If they're all, an empty one has been added to write to.
-    fn choose(&self, now: Millis) -> io::Result<Vec<Arc<Segment>>> {
+    /// The segments that go, oldest first, and by which rules. If they're all, an empty one has been added to write to.
+    fn choose(&self, now: Millis) -> io::Result<(Vec<Arc<Segment>>, Breached)> {
         let mut segments = self.segments.load_full();
         let mut breached = self.breached(&segments, now)?;
         if breached.total() == segments.len() {
@@ -60,11 +62,7 @@ impl PartitionLog {
                 self.begin_anew(&mut writer, now)?;
             }
         }
-        if breached.total() > 0 {
-            let Breached { by_log_start, by_size, by_time } = breached;
-            tracing::info!(partition = %self.topic, by_log_start, by_size, by_time, "removing old segments");
-        }
-        Ok(segments.iter().take(breached.total()).cloned().collect())
+        Ok((segments.iter().take(breached.total()).cloned().collect(), breached))
     }
 
     fn breached(&self, segments: &[Arc<Segment>], now: Millis) -> io::Result<Breached> {
