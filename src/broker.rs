@@ -11,7 +11,8 @@ use crate::{
     cluster::{Change, Cluster, FoundPartition, Image, Publisher, Topic, Verdict},
     config::{HostPort, Listener, ServerConfig},
     coordinator::{CoordinatorSettings, GroupCoordinator, OFFSETS_TOPIC},
-    group, http as pages,
+    group::{self, Assignor, Assignors, MigrationPolicy},
+    http as pages,
     lag::families::MetricsSettings,
     log::{
         Compactor, LogSettings, Logs, PartitionSpec,
@@ -105,7 +106,7 @@ impl Broker {
         }
         let mut clockwork = JoinSet::new();
         clockwork.spawn(tick(context.clone(), stop.subscribe()));
-        run_groups(&context.groups, &stop, &mut clockwork);
+        run_groups(&context, &stop, &mut clockwork);
         let cleaner = cleaner::Cleaner::start(&context)?;
         let mover = mover::Mover::start(&context)?;
         let _ = source.compactor.set(cleaner.compactor().clone());
@@ -197,13 +198,31 @@ fn coordinator_settings(config: &ServerConfig) -> CoordinatorSettings {
             group_max_size: config.group_max_size,
             offset_metadata_max_bytes: config.offset_metadata_max_bytes,
             offsets_retention_ms: config.offsets_retention_minutes.saturating_mul(60_000),
-            ..group::Settings::default()
+            ..consumer_settings(config)
         },
+        group_defaults: config.group_consumer.defaults.clone(),
         offsets_topic_num_partitions: config.offsets_topic_num_partitions,
         offsets_topic_replication_factor: config.offsets_topic_replication_factor,
         offsets_topic_segment_bytes: config.offsets_topic_segment_bytes,
         offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms,
         load_threads: config.num_recovery_threads_per_data_dir,
+    }
+}
+
+/// The settings of groups that speak KIP-848's protocol; the rest are the defaults.
+fn consumer_settings(config: &ServerConfig) -> group::Settings {
+    let consumer = &config.group_consumer;
+    let defaults = consumer.defaults.resolve_stored(&BTreeMap::new());
+    let mut assignors = consumer.assignors.iter().filter_map(|name| Assignor::from_name(name));
+    let default = assignors.next().unwrap_or(Assignor::Uniform);
+    let policy = MigrationPolicy::ALL.into_iter().find(|policy| policy.name() == consumer.migration_policy);
+    group::Settings {
+        group_consumer_session_timeout_ms: defaults.session_timeout_ms,
+        group_consumer_heartbeat_interval_ms: defaults.heartbeat_interval_ms,
+        group_consumer_max_size: consumer.max_size,
+        group_consumer_assignors: Assignors { default, other: assignors.next() },
+        group_consumer_migration_policy: policy.unwrap_or_default(),
+        ..group::Settings::default()
     }
 }
 
@@ -360,7 +379,11 @@ async fn serve_http(
 }
 
 /// Loads the groups while clients are already served, and runs their clocks until the broker stops.
-fn run_groups(groups: &Arc<GroupCoordinator>, stop: &watch::Sender<bool>, clockwork: &mut JoinSet<()>) {
+fn run_groups(context: &Context, stop: &watch::Sender<bool>, clockwork: &mut JoinSet<()>) {
+    let groups = &context.groups;
+    // Told first of what there is, so that the groups' members are not taken to read topics that aren't.
+    groups.learn(&context.image());
+    clockwork.spawn(groups.clone().run_learning(context.cluster.images(), stop.subscribe()));
     let loading = groups.clone();
     clockwork.spawn_blocking(move || loading.load());
     let (timers, stopping) = (groups.clone(), stop.subscribe());

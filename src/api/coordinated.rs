@@ -2,13 +2,20 @@
 
 use super::{Context, Request};
 use crate::{
-    coordinator::{Outcome, Waiting},
+    cluster::GROUP_VERSION,
+    codec,
+    coordinator::{Held, Outcome, Waiting},
     group::{Generation, Identity, InstanceId, MemberId, Reply},
     net::{Answer, Refusal},
     types::ErrorCode,
 };
 use kafka_protocol::protocol::{Encodable, StrBytes};
-use std::sync::Arc;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+};
+use tokio::sync::oneshot;
 
 /// A copy, which doesn't hold on to the frame.
 pub(super) fn name(text: &StrBytes) -> Arc<str> {
@@ -30,6 +37,11 @@ pub(super) fn wire_optional(text: Option<&Arc<str>>) -> Option<StrBytes> {
 pub(super) fn identity(group: &StrBytes, member: &StrBytes, instance: Option<&StrBytes>, generation: i32) -> Identity {
     let (member_id, instance_id): (MemberId, Option<InstanceId>) = (name(member), optional(instance));
     Identity { group: name(group), member_id, instance_id, generation: Generation(generation) }
+}
+
+/// Whether groups may use the protocol of KIP-848 (`isConsumerGroupProtocolEnabled`).
+pub(super) fn has_consumer_groups(context: &Context) -> bool {
+    context.config.group_consumer.enabled && context.image().features.of(&GROUP_VERSION) > 0
 }
 
 /// A group must have a name in all requests of members (`isGroupIdNotEmpty`).
@@ -72,13 +84,45 @@ pub(super) fn when_answered<T: Encodable>(
         Ok(Waiting(receiver)) => receiver,
         Err(error) => return when_committed(request, Err(error), respond),
     };
+    match receiver.try_recv() {
+        Ok(outcome) => when_committed(request, Ok(outcome), respond),
+        Err(_) => Ok(Answer::Parked(later(context, request, receiver, respond))),
+    }
+}
+
+/// The same for an answer that nobody may wait for; see [`Answer::Held`].
+pub(super) fn when_held<T: Encodable>(
+    context: &Arc<Context>,
+    request: Request,
+    waiting: Result<(Waiting, Held), ErrorCode>,
+    respond: impl FnOnce(&Request, Result<Reply, ErrorCode>) -> (T, ErrorCode) + Send + 'static,
+) -> Result<Answer, Refusal> {
+    let (mut receiver, held) = match waiting {
+        Ok((Waiting(receiver), held)) => (receiver, held),
+        Err(error) => return when_committed(request, Err(error), respond),
+    };
+    let answered = held.answered();
     if let Ok(outcome) = receiver.try_recv() {
+        answered.store(true, Ordering::Release);
         return when_committed(request, Ok(outcome), respond);
     }
+    let answer = later(context, request, receiver, move |request, reply| {
+        answered.store(true, Ordering::Release);
+        respond(request, reply)
+    });
+    Ok(Answer::Held(answer, Box::new(held)))
+}
+
+fn later<T: Encodable>(
+    context: &Arc<Context>,
+    request: Request,
+    receiver: oneshot::Receiver<Outcome<Reply>>,
+    respond: impl FnOnce(&Request, Result<Reply, ErrorCode>) -> (T, ErrorCode) + Send + 'static,
+) -> Pin<Box<dyn Future<Output = Result<codec::Reply, Refusal>> + Send>> {
     // It may wait for minutes: it must not hold the frame meanwhile.
     let request = request.without_frame();
     let mut stopping = context.stopping.clone();
-    Ok(Answer::Parked(Box::pin(async move {
+    Box::pin(async move {
         let outcome = tokio::select! {
             outcome = receiver => outcome.map_err(|_| ErrorCode::NotCoordinator),
             _ = stopping.wait_for(|stopping| *stopping) => Err(ErrorCode::NotCoordinator),
@@ -90,5 +134,5 @@ pub(super) fn when_answered<T: Encodable>(
         };
         let (response, error) = respond(&request, reply);
         request.reply(&response, error)
-    })))
+    })
 }

@@ -1,6 +1,6 @@
 //! DescribeConfigs (key 32), versions 1 to 4.
 //!
-//! - Topics and this broker: every key of the tables, or those asked for, with its source, its synonyms if asked, and from version 3 on
+//! - Topics, groups and this broker: every key of the tables, or those asked for, with its source, its synonyms if asked, and from version 3 on
 //!   its type and, if asked, its documentation. Version 4 is flexible.
 //! - A broker by its id; the empty name means what all brokers share by dynamic configuration, which is nothing yet. Another broker is
 //!   INVALID_REQUEST. Of a broker's loggers and of client metrics there are none to tell; other kinds are INVALID_REQUEST.
@@ -41,7 +41,7 @@ pub const API: Api = Api {
         since(3, BOOL),
     ])),
     run,
-    note: "topics and the broker, with synonyms, types and documentation",
+    note: "topics, groups and the broker, with synonyms, types and documentation",
 };
 
 /// `ConfigResource.Type`.
@@ -49,6 +49,7 @@ const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 const BROKER_LOGGER: i8 = 8;
 const CLIENT_METRICS: i8 = 16;
+const GROUP: i8 = 32;
 
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked: DescribeConfigsRequest = request.decode()?;
@@ -120,6 +121,9 @@ fn describe(image: &Image, config: &ServerConfig, resource: &DescribeConfigsReso
         BROKER_LOGGER => invalid(format!("Unexpected broker id, expected {} but received {}", config.node_id, shown(name))),
         CLIENT_METRICS if name.is_empty() => invalid("Client metrics subscription name must not be empty".to_owned()),
         CLIENT_METRICS => Ok(Vec::new()),
+        GROUP if name.is_empty() => invalid("Group name must not be empty".to_owned()),
+        // A group that isn't there has configs all the same: they wait for it.
+        GROUP => Ok(config.describe_group(image.group_overrides(name))),
         other => invalid(format!("Unsupported resource type: {other}")),
     }
 }
@@ -173,6 +177,13 @@ mod tests {
     }
 
     #[test]
+    fn a_group_has_configs_whether_it_is_there_or_not() {
+        let told = ask(4, GROUP, "g", None);
+        let all: Vec<_> = told.configs.iter().map(|one| (&*one.name, one.value.as_deref(), one.config_source)).collect();
+        assert_eq!(all, [("consumer.session.timeout.ms", Some("45000"), 5), ("consumer.heartbeat.interval.ms", Some("5000"), 5)]);
+    }
+
+    #[test]
     fn a_resource_is_answered_once() {
         let cluster = cluster(&[]);
         let broker =
@@ -191,7 +202,8 @@ mod tests {
         assert_eq!(code(BROKER, "2"), ErrorCode::InvalidRequest.code());
         assert_eq!(code(BROKER, "one"), ErrorCode::InvalidRequest.code());
         assert_eq!(code(BROKER_LOGGER, ""), ErrorCode::InvalidRequest.code());
-        assert_eq!(code(32, "group"), ErrorCode::InvalidRequest.code());
+        assert_eq!(code(GROUP, ""), ErrorCode::InvalidRequest.code());
+        assert_eq!(code(3, "x"), ErrorCode::InvalidRequest.code());
         for (kind, name) in [(BROKER, ""), (BROKER_LOGGER, "1"), (CLIENT_METRICS, "m")] {
             let told = ask(4, kind, name, None);
             assert_eq!((told.error_code, told.configs.len()), (0, 0));

@@ -1,7 +1,7 @@
 //! DescribeGroups (key 15), versions 0 to 6.
 //!
-//! - A group's state and members; subscriptions and the protocol once it is stable. A group that isn't there is Dead; from version 6 on
-//!   also GROUP_ID_NOT_FOUND.
+//! - A classic group's state and members; subscriptions and the protocol once it is stable. A group that isn't there, or is a consumer group
+//!   (ConsumerGroupDescribe), is Dead; from version 6 on also GROUP_ID_NOT_FOUND.
 //! - Version 3 tells the operations allowed on it, 4 instance ids, 5 is flexible.
 
 use super::{
@@ -34,12 +34,12 @@ pub const API: Api = Api {
 };
 
 /// All that may be done to a group where nobody is kept from anything: read, delete, describe, describe and alter its configs.
-const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
+pub(super) const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked: DescribeGroupsRequest = request.decode()?;
     let describe = |id: &GroupId| {
-        let described = context.groups.query(id, |groups| groups.describe(id));
+        let described = context.groups.query(id, |groups| groups.describe(id).ok_or(groups.get(id).is_some()));
         let operations = if asked.include_authorized_operations { GROUP_OPERATIONS } else { i32::MIN };
         let group = respond_group(id, described, request.version());
         // An error tells nothing of operations.
@@ -50,18 +50,19 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     request.ready(&DescribeGroupsResponse::default().with_groups(groups), error)
 }
 
-fn respond_group(id: &GroupId, described: Result<Option<Described>, ErrorCode>, version: i16) -> DescribedGroup {
+fn respond_group(id: &GroupId, described: Result<Result<Described, bool>, ErrorCode>, version: i16) -> DescribedGroup {
     let group = DescribedGroup::default().with_group_id(id.clone());
     match described {
         Err(error) => group.with_error_code(error.code()),
-        Ok(None) => {
+        Ok(Err(is_another_kind)) => {
+            let why = if is_another_kind { "is not a classic group" } else { "not found" };
             let dead = group.with_group_state(text("Dead"));
             if version < 6 {
                 return dead;
             }
-            dead.with_error_code(ErrorCode::GroupIdNotFound.code()).with_error_message(Some(text(format!("Group {} not found.", id.0))))
+            dead.with_error_code(ErrorCode::GroupIdNotFound.code()).with_error_message(Some(text(format!("Group {} {why}.", id.0))))
         }
-        Ok(Some(described)) => group
+        Ok(Ok(described)) => group
             .with_group_state(text(described.state.name()))
             .with_protocol_type(wire(&described.protocol_type))
             .with_protocol_data(wire(&described.protocol))

@@ -1,6 +1,6 @@
 //! IncrementalAlterConfigs (key 44), versions 0 and 1.
 //!
-//! - Sets, unsets, appends to and subtracts from the configs of topics (KIP-339); what isn't named stays. A topic's changes are made all or
+//! - Sets, unsets, appends to and subtracts from the configs of topics and groups (KIP-339); what isn't named stays. A topic's changes are made all or
 //!   none, and durably before the answer; they're in effect then.
 //! - A resource or a config that stands twice is INVALID_REQUEST, so is anything of a broker: its configs can't be changed while it runs yet.
 //! - Version 1 is flexible.
@@ -35,7 +35,7 @@ pub const API: Api = Api {
         always(BOOL),
     ])),
     run,
-    note: "topics; what is set is in effect at once",
+    note: "topics and groups; what is set is in effect at once",
 };
 
 /// `AlterConfigOp.OpType`.

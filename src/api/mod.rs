@@ -6,6 +6,8 @@
 pub mod alter_configs;
 pub mod alter_replica_log_dirs;
 pub mod api_versions;
+pub mod consumer_group_describe;
+pub mod consumer_group_heartbeat;
 pub mod context;
 mod convert;
 mod coordinated;
@@ -27,6 +29,7 @@ pub mod incremental_alter_configs;
 pub mod init_producer_id;
 pub mod join_group;
 pub mod leave_group;
+pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
 pub mod metadata;
@@ -126,6 +129,9 @@ pub static APIS: &[&Api] = &[
     &offset_delete::API,
     &update_features::API,
     &describe_cluster::API,
+    &consumer_group_heartbeat::API,
+    &consumer_group_describe::API,
+    &list_config_resources::API,
     &describe_topic_partitions::API,
 ];
 

@@ -3,7 +3,7 @@
 //! - What a group committed: for the partitions asked for (offset −1 where there is nothing, and no error), or from version 2 on with null
 //!   topics for all. An error of the group is each partition's in version 1, the request's from 2 on, the group's from 8 on.
 //! - Version 5 has leader epochs, 6 is flexible, 7 asks for stable offsets (KIP-447: none is pending here), 8 asks for many groups, 9
-//!   names the member, which only KIP-848 groups check.
+//!   names the member and its epoch, which consumer groups check.
 
 use super::{
     Api, Body, Context, FrameMax, Request,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     codec::shape::{BOOL, I32, Kind, Shape, TEXT, always, since, until},
-    group::{Committed, Groups},
+    group::{Committed, Epoch, Groups},
     net::{Answer, Refusal},
     types::{ErrorCode, LeaderEpoch, PartitionIndex},
 };
@@ -56,7 +56,11 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
         let fetch = |group: &kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup| {
             let topics: Asked<'_> = group.topics.as_ref().map(|topics| topics.iter().map(|t| (&t.name, &*t.partition_indexes)).collect());
             let answer = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
-            match context.groups.query(&group.group_id, |groups| fetch(groups, &group.group_id, &topics)) {
+            let (member, epoch) = (group.member_id.as_deref(), Epoch(group.member_epoch));
+            let fetched = context.groups.query(&group.group_id, |groups| {
+                groups.check_fetch(&group.group_id, member, epoch).map(|()| fetch(groups, &group.group_id, &topics))
+            });
+            match fetched.and_then(|fetched| fetched) {
                 Ok(topics) => answer.with_topics(topics),
                 Err(error) => answer.with_error_code(error.code()),
             }

@@ -1,11 +1,11 @@
 //! Changes of resources' configs, as AlterConfigs and IncrementalAlterConfigs share them: the checks that Kafka's brokers make before they
 //! hand a change to the controller (`ConfigAdminManager.preprocess`), and the answer for each resource in the request's order.
 //!
-//! Topics' configs change; a broker's don't yet while it runs. Each resource is refused or changed for itself.
+//! Topics' and groups' configs change; a broker's don't yet while it runs. Each resource is refused or changed for itself.
 
 use super::convert::{refused, text};
 use crate::{
-    cluster::{AdminError, Cluster, ConfigChange, TopicChange},
+    cluster::{AdminError, Cluster, ConfigChange, GroupChange, TopicChange},
     types::{BrokerId, ErrorCode},
 };
 use kafka_protocol::protocol::StrBytes;
@@ -14,9 +14,9 @@ use std::collections::{HashMap, HashSet};
 /// `ConfigResource.Type`.
 pub(super) const TOPIC: i8 = 2;
 pub(super) const BROKER: i8 = 4;
-const BROKER_LOGGER: i8 = 8;
-const CLIENT_METRICS: i8 = 16;
-const GROUP: i8 = 32;
+pub(super) const BROKER_LOGGER: i8 = 8;
+pub(super) const CLIENT_METRICS: i8 = 16;
+pub(super) const GROUP: i8 = 32;
 
 /// One resource of a request.
 pub(super) struct Resource<'a> {
@@ -42,46 +42,60 @@ pub(super) fn alter(cluster: &Cluster, node_id: BrokerId, resources: Vec<Resourc
         let times = times.entry((resource.kind, resource.name)).or_default();
         *times = times.saturating_add(1);
     }
-    let mut topics = Vec::new();
-    let mut places = Vec::new();
+    let (mut topics, mut topic_places) = (Vec::new(), Vec::new());
+    let (mut groups, mut group_places) = (Vec::new(), Vec::new());
     let mut outcomes = Vec::with_capacity(resources.len());
     for (place, resource) in resources.into_iter().enumerate() {
         let is_once = times.get(&(resource.kind, resource.name)) == Some(&1);
         let checked = if is_once { check(resource, node_id) } else { invalid("Each resource must appear at most once.") };
         outcomes.push(match checked {
-            Ok(Some(change)) => {
+            Ok(Checked::Topic(change)) => {
                 topics.push(change);
-                places.push(place);
+                topic_places.push(place);
                 (0, None)
             }
-            Ok(None) => (0, None),
+            Ok(Checked::Group(change)) => {
+                groups.push(change);
+                group_places.push(place);
+                (0, None)
+            }
+            Ok(Checked::Nothing) => (0, None),
             Err((code, why)) => (code.code(), Some(text(why))),
         });
     }
     let replies = cluster.alter_topics(&topics, validate_only);
-    for ((place, topic), reply) in places.into_iter().zip(&topics).zip(replies) {
+    let of_topics = topics.iter().map(|topic| &topic.name).zip(replies.into_iter().map(|reply| reply.map(drop)));
+    let replies = if groups.is_empty() { Vec::new() } else { cluster.alter_groups(&groups, validate_only) };
+    let of_groups = groups.iter().map(|group| &group.group).zip(replies);
+    for (place, (name, reply)) in topic_places.into_iter().zip(of_topics).chain(group_places.into_iter().zip(of_groups)) {
         if let (Some(outcome), Err(error)) = (outcomes.get_mut(place), reply) {
-            *outcome = outcome_of(&topic.name, &error);
+            *outcome = outcome_of(name, &error);
         }
     }
     outcomes
 }
 
-fn outcome_of(topic: &str, error: &AdminError) -> Outcome {
+fn outcome_of(name: &str, error: &AdminError) -> Outcome {
     if let AdminError::Storage(why) = error {
-        tracing::error!(topic, error = why, "cannot change a topic's configs");
+        tracing::error!(name, error = why, "cannot change the configs of a topic or group");
     }
     let (code, message) = refused(error);
     let is_unknown = *error == AdminError::UnknownTopic;
-    (code, if is_unknown { Some(text(format!("The topic '{topic}' does not exist."))) } else { message })
+    (code, if is_unknown { Some(text(format!("The topic '{name}' does not exist."))) } else { message })
 }
 
 fn invalid<T>(why: impl Into<String>) -> Result<T, Refusal> {
     Err((ErrorCode::InvalidRequest, why.into()))
 }
 
-/// What is to change of a topic; `None` if there is nothing to do.
-fn check(resource: Resource<'_>, node_id: BrokerId) -> Result<Option<TopicChange>, Refusal> {
+/// What is to change.
+enum Checked {
+    Topic(TopicChange),
+    Group(GroupChange),
+    Nothing,
+}
+
+fn check(resource: Resource<'_>, node_id: BrokerId) -> Result<Checked, Refusal> {
     let mut seen = HashSet::new();
     if !resource.keys.iter().all(|key| seen.insert(*key)) {
         return invalid("Error due to duplicate config keys");
@@ -91,18 +105,22 @@ fn check(resource: Resource<'_>, node_id: BrokerId) -> Result<Option<TopicChange
     }
     match resource.kind {
         TOPIC => match resource.change {
-            Ok(change) => Ok(Some(TopicChange { name: resource.name.to_owned(), change })),
+            Ok(change) => Ok(Checked::Topic(TopicChange { name: resource.name.to_owned(), change })),
+            Err(op) => invalid(format!("Unknown operations type {op}")),
+        },
+        GROUP => match resource.change {
+            Ok(change) => Ok(Checked::Group(GroupChange { group: resource.name.to_owned(), change })),
             Err(op) => invalid(format!("Unknown operations type {op}")),
         },
         BROKER => {
             check_broker(resource.name, node_id)?;
             if resource.keys.is_empty() {
-                return Ok(None);
+                return Ok(Checked::Nothing);
             }
             invalid(format!("Cannot update these configs dynamically: [{}]", shown(&resource.keys.join(", "))))
         }
         BROKER_LOGGER => invalid("Log levels can't be changed while the broker runs"),
-        CLIENT_METRICS | GROUP => invalid(format!("Resources of type {} have no configs here", resource.kind)),
+        CLIENT_METRICS => invalid(format!("Resources of type {} have no configs here", resource.kind)),
         other => invalid(format!("Unknown resource type {other}")),
     }
 }

@@ -9,6 +9,7 @@ use kafka_protocol::{
 };
 use std::fmt::Debug;
 
+mod consumer_groups;
 mod groups;
 
 fn encode<T: Encodable>(request: &T, version: i16) -> Bytes {
@@ -239,6 +240,13 @@ fn describe_cluster() {
             .with_include_cluster_authorized_operations(true)
             .with_endpoint_type(if v >= 1 { 2 } else { 1 })
             .with_include_fenced_brokers(v >= 2)
+    });
+}
+
+#[test]
+fn list_config_resources() {
+    shape_holds(&list_config_resources::API, |v| {
+        messages::ListConfigResourcesRequest::default().with_resource_types(if v >= 1 { vec![2, 32] } else { vec![] })
     });
 }
 

@@ -1,6 +1,6 @@
 //! UpdateFeatures (key 57), versions 0 to 2.
 //!
-//! - Sets the levels of features (`transaction.version`), all or none; clients find them in ApiVersions. `validate_only` tries from version 1 on.
+//! - Sets the levels of features (`transaction.version`, `group.version`), all or none; clients find them in ApiVersions. `validate_only` tries from version 1 on.
 //! - A downgrade must say that it is one (`upgrade_type`, version 1); version 0's `allow_downgrade` is not enough, as in Kafka.
 //! - An error is the request's; up to version 1 each feature has an answer when all went well.
 
@@ -30,7 +30,7 @@ pub const API: Api = Api {
         since(1, BOOL),
     ])),
     run,
-    note: "`transaction.version` 0 to 2",
+    note: "`transaction.version` 0 to 2, `group.version` 0 and 1",
 };
 
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {

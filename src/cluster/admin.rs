@@ -7,7 +7,7 @@ use super::{
     record::Record,
 };
 use crate::{
-    config::{InvalidTopicConfig, TopicDefaults},
+    config::{GroupDefaults, InvalidGroupConfig, InvalidTopicConfig, TopicDefaults},
     types::{BadTopicName, BrokerId, ErrorCode, LeaderEpoch, ProducerId, TopicId, TopicName},
 };
 use std::{
@@ -34,6 +34,7 @@ pub struct Settings {
     pub num_partitions: i32,
     pub default_replication_factor: i16,
     pub topic_defaults: Arc<TopicDefaults>,
+    pub group_defaults: GroupDefaults,
 }
 
 /// A topic to create.
@@ -91,6 +92,8 @@ pub enum AdminError {
     NullConfigs(String),
     #[error(transparent)]
     Config(#[from] InvalidTopicConfig),
+    #[error(transparent)]
+    GroupConfig(#[from] InvalidGroupConfig),
     #[error("Excessively large number of partitions per request.")]
     TooManyPartitions,
     /// The journal or a partition's directory could not be written.
@@ -109,7 +112,7 @@ impl From<&AdminError> for ErrorCode {
             AdminError::ReplicationFactor(_) => Self::InvalidReplicationFactor,
             AdminError::Assignment(_) => Self::InvalidReplicaAssignment,
             AdminError::Request(_) => Self::InvalidRequest,
-            AdminError::NullConfigs(_) | AdminError::Config(_) => Self::InvalidConfig,
+            AdminError::NullConfigs(_) | AdminError::Config(_) | AdminError::GroupConfig(_) => Self::InvalidConfig,
             AdminError::TooManyPartitions => Self::PolicyViolation,
             AdminError::Storage(_) => Self::KafkaStorageError,
         }

@@ -9,7 +9,11 @@ use super::{
     record::Record,
 };
 use crate::{
-    config::{InvalidTopicConfig, TopicDefaults, key::Kind, topic_keys},
+    config::{
+        InvalidTopicConfig, TopicDefaults,
+        key::{Key, Kind},
+        topic_keys,
+    },
     types::TopicName,
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -42,7 +46,12 @@ pub struct TopicChange {
 }
 
 impl ConfigChange {
-    fn on(&self, current: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, InvalidTopicConfig> {
+    /// The configs as they will be. `find` knows the keys of the resource.
+    pub(super) fn on(
+        &self,
+        current: BTreeMap<String, String>,
+        find: impl Fn(&str) -> Option<&'static Key>,
+    ) -> Result<BTreeMap<String, String>, InvalidTopicConfig> {
         let ops = match self {
             Self::Replace(all) => return Ok(all.iter().cloned().collect()),
             Self::Incremental(ops) => ops,
@@ -53,7 +62,7 @@ impl ConfigChange {
                 ConfigOp::Set(value) => Some(value.clone()),
                 ConfigOp::Delete => None,
                 ConfigOp::Append(items) => {
-                    let mut list = parts(&configs, key, "APPEND")?;
+                    let mut list = parts(&configs, key, &find, "APPEND")?;
                     for item in items.split(',') {
                         if !list.iter().any(|one| one == item) {
                             list.push(item.to_owned());
@@ -62,7 +71,7 @@ impl ConfigChange {
                     Some(list.join(","))
                 }
                 ConfigOp::Subtract(items) => {
-                    let mut list = parts(&configs, key, "SUBTRACT")?;
+                    let mut list = parts(&configs, key, &find, "SUBTRACT")?;
                     list.retain(|one| items.split(',').all(|item| item != one));
                     Some(list.join(","))
                 }
@@ -77,10 +86,15 @@ impl ConfigChange {
 }
 
 /// The items of a list as it is set, or else by the table's default, whatever the broker's own is: so does Kafka's controller.
-fn parts(configs: &BTreeMap<String, String>, key: &str, op: &'static str) -> Result<Vec<String>, InvalidTopicConfig> {
+fn parts(
+    configs: &BTreeMap<String, String>,
+    key: &str,
+    find: impl Fn(&str) -> Option<&'static Key>,
+    op: &'static str,
+) -> Result<Vec<String>, InvalidTopicConfig> {
     let not_a_list = || InvalidTopicConfig::NotAList { op, key: key.chars().take(256).collect() };
-    let known = topic_keys::find(key).filter(|topic| topic.key.kind == Kind::List).ok_or_else(not_a_list)?;
-    let text = configs.get(key).map_or(known.key.default.unwrap_or_default(), String::as_str);
+    let known = find(key).filter(|key| key.kind == Kind::List).ok_or_else(not_a_list)?;
+    let text = configs.get(key).map_or(known.default.unwrap_or_default(), String::as_str);
     Ok(text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect())
 }
 
@@ -103,7 +117,7 @@ impl Image {
     fn altered(&self, defaults: &TopicDefaults, change: &TopicChange) -> Result<(Arc<Topic>, bool), AdminError> {
         let topic = self.topic(&change.name);
         let current = topic.map(|topic| topic.overrides.clone()).unwrap_or_default();
-        let overrides = change.change.on(current)?;
+        let overrides = change.change.on(current, |name| topic_keys::find(name).map(|topic| &topic.key))?;
         if change.name.is_empty() {
             return Err(AdminError::Request("Default topic resources are not allowed.".to_owned()));
         }

@@ -19,8 +19,11 @@ pub struct Feature {
 /// How transactions end (KIP-890): 1 for records that have room for it, 2 for an epoch of its own for each transaction.
 pub const TRANSACTION_VERSION: Feature = Feature { name: "transaction.version", max: 2, default: 2 };
 
+/// Which protocols groups have: 1 for the one of KIP-848 beside the classic one. Clients ask for its APIs, not for this; Kafka's tools show it.
+pub const GROUP_VERSION: Feature = Feature { name: "group.version", max: 1, default: 1 };
+
 /// Every feature, by name.
-pub const FEATURES: &[Feature] = &[TRANSACTION_VERSION];
+pub const FEATURES: &[Feature] = &[GROUP_VERSION, TRANSACTION_VERSION];
 
 /// The levels that were set, by name, and how often that was done.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -81,6 +81,8 @@ pub struct Image {
     pub next_producer_id: i64,
     /// The features' levels.
     pub features: Levels,
+    /// The configs that were set on groups, as they were given; none is empty.
+    pub(super) groups: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
 impl Image {
@@ -95,6 +97,7 @@ impl Image {
             deleting: BTreeMap::new(),
             next_producer_id: 0,
             features: Levels::default(),
+            groups: Arc::default(),
         }
     }
 
@@ -154,6 +157,12 @@ impl Image {
                     state.partition_epoch = state.partition_epoch.wrapping_add(1);
                 }
             }),
+            Record::GroupConfigs { group, overrides } if overrides.is_empty() => {
+                Arc::make_mut(&mut self.groups).remove(group);
+            }
+            Record::GroupConfigs { group, overrides } => {
+                Arc::make_mut(&mut self.groups).insert(group.clone(), overrides.clone());
+            }
         }
     }
 
@@ -209,6 +218,9 @@ impl Image {
         if self.features != Levels::default() {
             records.push(Record::Features { levels: self.features.clone() });
         }
+        let configs =
+            |(group, overrides): (&String, &BTreeMap<_, _>)| Record::GroupConfigs { group: group.clone(), overrides: overrides.clone() };
+        records.extend(self.groups.iter().map(configs));
         records
     }
 }

@@ -30,6 +30,8 @@ pub enum Record {
     LeaderEpochSet { id: TopicId, partition: PartitionIndex, leader_epoch: LeaderEpoch },
     /// The features' levels, all of them.
     Features { levels: Levels },
+    /// A consumer group's configs, all of them; the group itself need not be there.
+    GroupConfigs { group: String, overrides: BTreeMap<String, String> },
 }
 
 /// A journal that this build cannot read.
@@ -58,6 +60,7 @@ impl Record {
             Self::LeaderReturned { .. } => 8,
             Self::LeaderEpochSet { .. } => 9,
             Self::Features { .. } => 10,
+            Self::GroupConfigs { .. } => 20,
         }
     }
 
@@ -93,6 +96,10 @@ impl Record {
                 body.i32(leader_epoch.0);
             }
             Self::Features { levels } => body.levels(levels),
+            Self::GroupConfigs { group, overrides } => {
+                body.text(group);
+                body.overrides(overrides);
+            }
         }
         out.extend_from_slice(&[self.kind(), VERSION]);
         out.extend_from_slice(&count(body.0.len()).to_be_bytes());
@@ -128,6 +135,7 @@ impl Record {
             8 => Self::LeaderReturned { broker: BrokerId(body.i32()?) },
             9 => Self::LeaderEpochSet { id: body.id()?, partition: PartitionIndex(body.i32()?), leader_epoch: LeaderEpoch(body.i32()?) },
             10 => Self::Features { levels: body.levels()? },
+            20 => Self::GroupConfigs { group: body.text()?, overrides: body.overrides()? },
             _ => return Err(BadRecord::Unknown { kind, version }),
         })
     }
@@ -314,6 +322,7 @@ pub(super) mod tests {
                 partition: PartitionIndex(partition),
                 leader_epoch: LeaderEpoch(epoch)
             }),
+            ("[a-c]", overrides()).prop_map(|(group, overrides)| Record::GroupConfigs { group, overrides }),
         ]
     }
 
@@ -336,7 +345,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn no_bytes_panic_or_ask_for_memory(bytes in vec(any::<u8>(), 0..64), kind in 0u8..12) {
+        fn no_bytes_panic_or_ask_for_memory(bytes in vec(any::<u8>(), 0..64), kind in 0u8..24) {
             let _ = Record::decode(&mut &bytes[..]);
             let framed = [&[kind, 0][..], &(bytes.len() as u32).to_be_bytes(), &bytes].concat();
             let _ = Record::decode(&mut &framed[..]);

@@ -7,6 +7,7 @@ use super::{
     adopt::{FoundPartition, Verdict},
     alter_configs::{ConfigChange, ConfigOp, TopicChange},
     features::{FeatureUpdate, InvalidUpdate},
+    group_configs::GroupChange,
     image::{Broker, Image, Topic},
     journal::{Journal, JournalError},
     meta::{self, MetaError},
@@ -24,6 +25,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
+use tokio::sync::watch;
 
 /// An answer for each part of a request, in its order.
 pub type Replies = Vec<Result<Arc<Topic>, AdminError>>;
@@ -72,6 +74,7 @@ pub trait Publisher: Send + Sync {
 /// The metadata, open.
 pub struct Cluster {
     image: ArcSwap<Image>,
+    shown: watch::Sender<Arc<Image>>,
     /// Whoever holds it may change the image.
     journal: Mutex<Journal>,
     /// The rest of the block of producer ids that this broker has taken.
@@ -111,13 +114,16 @@ impl Cluster {
         }
         meta::write(&*disk, &dirs, &image.cluster_id, config.node_id, random_id)?;
         image.brokers.insert(config.node_id, Broker { rack: config.rack.clone(), ..Broker::default() });
+        let image = Arc::new(image);
         let settings = Settings {
             num_partitions: config.num_partitions,
             default_replication_factor: config.default_replication_factor,
             topic_defaults: Arc::new(config.topic_defaults.clone()),
+            group_defaults: config.group_consumer.defaults.clone(),
         };
         Ok(Self {
-            image: ArcSwap::from_pointee(image),
+            image: ArcSwap::from(image.clone()),
+            shown: watch::Sender::new(image),
             journal: Mutex::new(journal),
             producer_ids: Mutex::new(0..0),
             settings,
@@ -136,6 +142,16 @@ impl Cluster {
         self.image.load()
     }
 
+    /// Every image that is shown from now on, as far as its reader keeps up.
+    pub fn images(&self) -> watch::Receiver<Arc<Image>> {
+        self.shown.subscribe()
+    }
+
+    fn show(&self, image: Arc<Image>) {
+        self.image.store(image.clone());
+        self.shown.send_replace(image);
+    }
+
     /// From now on every change is told to this one. The first call counts.
     pub fn publish_to(&self, publisher: Arc<dyn Publisher>) {
         let _ = self.publisher.set(publisher);
@@ -147,7 +163,7 @@ impl Cluster {
         let mut image = Image::clone(&self.image());
         let node_id = image.node_id;
         image.brokers.entry(node_id).or_default().endpoints = endpoints.into_iter().collect();
-        self.image.store(Arc::new(image));
+        self.show(Arc::new(image));
     }
 
     /// Creates topics. With `validate_only` nothing is created, and the answers are what would be.
@@ -214,9 +230,23 @@ impl Cluster {
         let Decision { records, reply } = self.look().decide_update_features(updates);
         reply?;
         if !validate_only {
-            self.image.store(self.commit(&mut journal, &records)?);
+            self.show(self.commit(&mut journal, &records)?);
         }
         Ok(())
+    }
+
+    /// Changes the configs of some groups, each of which is named once.
+    pub fn alter_groups(&self, changes: &[GroupChange], validate_only: bool) -> Vec<Result<(), AdminError>> {
+        let mut journal = self.journal.lock();
+        let Decision { records, reply } = self.look().decide_alter_groups(&self.settings.group_defaults, changes);
+        if validate_only || records.is_empty() {
+            return reply;
+        }
+        match self.commit(&mut journal, &records) {
+            Ok(image) => self.show(image),
+            Err(error) => return reply.into_iter().map(|one| one.and(Err(error.clone()))).collect(),
+        }
+        reply
     }
 
     /// A producer id that no one has had, and no one will. Blocks on the disk for one in a thousand.
@@ -227,7 +257,8 @@ impl Cluster {
             let mut journal = self.journal.lock();
             let Decision { records, reply } = self.look().decide_producer_ids();
             let next = reply.ok_or_else(used_up)?;
-            self.image.store(self.commit(&mut journal, &records)?);
+            let image = self.commit(&mut journal, &records)?;
+            self.show(image);
             *block = next;
         }
         block.next().map(ProducerId).ok_or_else(used_up)
@@ -238,7 +269,7 @@ impl Cluster {
         let ids: Vec<TopicId> = found.iter().map(|_| random_id()).collect();
         let mut journal = self.journal.lock();
         let decision = self.look().decide_adopt(found, &ids);
-        self.image.store(self.commit(&mut journal, &decision.records)?);
+        self.show(self.commit(&mut journal, &decision.records)?);
         Ok(decision.reply)
     }
 
@@ -246,7 +277,7 @@ impl Cluster {
     pub fn producer_seen(&self, highest: ProducerId) -> Result<(), AdminError> {
         let mut journal = self.journal.lock();
         let decision = self.look().decide_producer_seen(highest);
-        self.image.store(self.commit(&mut journal, &decision.records)?);
+        self.show(self.commit(&mut journal, &decision.records)?);
         Ok(())
     }
 
@@ -254,7 +285,7 @@ impl Cluster {
     pub fn broker_started(&self, unclean: bool) -> Result<(), AdminError> {
         let mut journal = self.journal.lock();
         let decision = self.look().decide_broker_started(unclean);
-        self.image.store(self.commit(&mut journal, &decision.records)?);
+        self.show(self.commit(&mut journal, &decision.records)?);
         Ok(())
     }
 
@@ -265,7 +296,7 @@ impl Cluster {
 
     fn forget_in(&self, journal: &mut Journal, ids: &[TopicId]) -> Result<(), AdminError> {
         let decision = self.look().decide_forget(ids);
-        self.image.store(self.commit(journal, &decision.records)?);
+        self.show(self.commit(journal, &decision.records)?);
         Ok(())
     }
 
@@ -290,7 +321,7 @@ impl Cluster {
                 *one = Err(AdminError::Storage(why));
             }
         }
-        self.image.store(image);
+        self.show(image);
         if !undo.is_empty() {
             self.undo(journal, undo);
         }
@@ -313,7 +344,7 @@ impl Cluster {
     fn enact(&self, journal: &mut Journal, decision: Decision<Replies>, change: impl Fn(Arc<Topic>) -> Change) -> (Replies, Vec<TopicId>) {
         let Decision { records, reply } = decision;
         match self.commit(journal, &records) {
-            Ok(image) => self.image.store(image),
+            Ok(image) => self.show(image),
             Err(error) => return (refuse_all(reply, &error), Vec::new()),
         }
         let mut done = Vec::new();

@@ -136,7 +136,7 @@ proptest! {
         commands.iter().for_each(|command| assert!(run(&cluster, command)));
         let image = cluster.image();
         let copy = Image::clone(&image);
-        let settings = Settings { num_partitions: 1, default_replication_factor: 1, topic_defaults: Arc::new(TopicDefaults::default()) };
+        let settings = Settings { num_partitions: 1, default_replication_factor: 1, topic_defaults: Arc::new(TopicDefaults::default()), group_defaults: ServerConfig::default().group_consumer.defaults };
         let id = TopicId(uuid::Uuid::from_u128(7));
         let retention = ("retention.ms".to_owned(), ConfigOp::Set("1".to_owned()));
         let change = [TopicChange { name: name.clone(), change: ConfigChange::Incremental(vec![retention]) }];

@@ -2,7 +2,7 @@
 //!
 //! Knows no wire format; `api::describe_configs` puts it into one.
 
-use super::{ServerConfig, key::Key, keys, topic_keys};
+use super::{ServerConfig, group_keys, key::Key, keys, topic_keys};
 use std::collections::BTreeMap;
 
 /// Where a value comes from (`DescribeConfigsResponse.ConfigSource`).
@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub enum Source {
     /// A topic's override (`DYNAMIC_TOPIC_CONFIG`).
     Topic,
+    /// A group's override (`DYNAMIC_GROUP_CONFIG`).
+    Group,
     /// The file, the environment or a flag (`STATIC_BROKER_CONFIG`).
     StaticBroker,
     /// The table (`DEFAULT_CONFIG`).
@@ -21,6 +23,7 @@ impl Source {
     pub fn wire(self) -> i8 {
         match self {
             Self::Topic => 1,
+            Self::Group => 8,
             Self::StaticBroker => 4,
             Self::Default => 5,
         }
@@ -72,6 +75,19 @@ impl ServerConfig {
         }
         let source = source_of(&synonyms);
         Described { key, value: overridden.or_else(default), source, read_only: false, synonyms }
+    }
+
+    /// Every config of a group with these overrides. Only an override is told as a synonym, as in Kafka.
+    pub fn describe_group(&self, overrides: Option<&BTreeMap<String, String>>) -> Vec<Described> {
+        let describe = |group: &group_keys::GroupKey| {
+            let key = group.key;
+            let overridden = overrides.and_then(|all| all.get(key.name)).and_then(|text| key.check(text).ok()).map(|value| value.text());
+            let synonym = |value: &String| Synonym { name: key.name, value: Some(value.clone()), source: Source::Group };
+            let synonyms: Vec<_> = overridden.iter().map(synonym).collect();
+            let default = || self.group_consumer.defaults.get(key.name).map(|value| value.to_string());
+            Described { key, value: overridden.or_else(default), source: source_of(&synonyms), read_only: false, synonyms }
+        };
+        group_keys::GROUP_KEYS.iter().map(describe).collect()
     }
 
     /// Kafka's chain: the names for one setting that are set, then those that have a default; and nothing before the name asked for, as

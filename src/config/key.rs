@@ -51,6 +51,8 @@ pub enum Valid {
     BetweenOrMinusOne(i64, i64),
     /// One of these words, or a list of them.
     OneOf(&'static [&'static str]),
+    /// The same in any case.
+    OneOfAnyCase(&'static [&'static str]),
     /// `*`, or a list of `PARTITION:BROKER`.
     Replicas,
 }
@@ -63,7 +65,7 @@ impl Valid {
             Self::AtLeast(min) => format!("[{min},...]"),
             Self::Between(min, max) => format!("[{min},...,{max}]"),
             Self::BetweenOrMinusOne(min, max) => format!("[{min},...,{max}] or -1"),
-            Self::OneOf(words) => format!("[{}]", words.join(", ")),
+            Self::OneOf(words) | Self::OneOfAnyCase(words) => format!("[{}]", words.join(", ")),
             Self::Replicas => "* or [partitionId]:[brokerId],...".to_owned(),
         }
     }
@@ -218,6 +220,9 @@ impl Key {
 
     fn check_word(&self, word: &str) -> Result<(), InvalidValue> {
         match self.valid {
+            Valid::OneOfAnyCase(words) if !words.iter().any(|one| one.eq_ignore_ascii_case(word)) => {
+                Err(self.invalid(word, format!("String must be one of (case insensitive): {}", words.join(", ").to_uppercase())))
+            }
             Valid::OneOf(words) if !words.contains(&word) => {
                 Err(self.invalid(word, format!("String must be one of: {}", words.join(", "))))
             }

@@ -3,13 +3,17 @@
 //! Names, types, ranges and defaults are Apache Kafka's (`KafkaConfig` and the `*Configs` classes it is put together from) but for the
 //! loopback listeners, the data directory, `node.id`, and `http.listeners`, `lag.metrics.*` and `log.dir.min.free.bytes`, which are ours. The documentation is in our words.
 
-use super::key::{
-    Importance::{High, Low, Medium},
-    Key,
-    Kind::{Boolean, Double, Int, List, Long, String},
-    Valid::{Any, AtLeast, Between, BetweenOrMinusOne, OneOf},
-    markdown_table,
+use super::{
+    group_keys,
+    key::{
+        Importance::{High, Low, Medium},
+        Key,
+        Kind::{Boolean, Double, Int, List, Long, String},
+        Valid::{Any, AtLeast, Between, BetweenOrMinusOne, OneOf},
+        markdown_table,
+    },
 };
+use std::sync::LazyLock;
 
 /// What a `compression.type` may be.
 pub(super) const COMPRESSION_TYPES: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
@@ -22,7 +26,9 @@ pub(super) const NEVER: Option<&str> = Some("9223372036854775807");
 const INT_MAX: Option<&str> = Some("2147483647");
 
 /// Every key that the broker reads, in README's order.
-pub static KEYS: &[Key] = &[
+pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| [BROKER_KEYS, group_keys::SERVER_KEYS].concat());
+
+const BROKER_KEYS: &[Key] = &[
     // Who the broker is and where it listens.
     Key::new("node.id", Int, Some("1"), AtLeast(0), High, "This broker's id in its cluster."),
     Key::new("broker.id", Int, None, AtLeast(0), High, "The older name of node.id; if both are set, they must agree."),

@@ -4,6 +4,7 @@
 //! file, reads the environment or binds a socket.
 
 pub mod describe;
+pub mod group_keys;
 pub mod key;
 pub mod keys;
 mod listeners;
@@ -14,17 +15,19 @@ mod sources;
 pub mod topic;
 pub mod topic_keys;
 
+pub use group_keys::{GroupConfig, GroupDefaults, InvalidGroupConfig};
 pub use listeners::{HostPort, Listener};
 pub use server::{LagMetricsConfig, Loaded, LogCleanerConfig, ServerConfig};
 pub use sources::{ConfigError, Origin, Sources};
 pub use topic::{CompressionType, TopicConfig};
 pub use topic_keys::{InvalidTopicConfig, TopicDefaults};
 
-/// README's tables of server keys and of topic configs.
+/// README's tables of server keys, of topic configs and of group configs.
 pub fn readme_tables() -> String {
     format!(
-        "{}\nWhat a topic can have of its own, over the server key that it defaults to:\n\n{}",
+        "{}\nWhat a topic can have of its own, over the server key that it defaults to:\n\n{}\nWhat a consumer group can have of its own:\n\n{}",
         keys::markdown(),
-        topic_keys::markdown()
+        topic_keys::markdown(),
+        group_keys::markdown()
     )
 }

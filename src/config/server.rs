@@ -3,6 +3,7 @@
 //! Built once from [`Sources`]; reads and opens nothing.
 
 use super::{
+    group_keys::GroupDefaults,
     key::Value,
     keys,
     listeners::{self, HostPort, Listener, ListenerKeys},
@@ -43,6 +44,7 @@ pub struct ServerConfig {
     pub group_max_session_timeout_ms: i32,
     pub group_initial_rebalance_delay_ms: i32,
     pub group_max_size: usize,
+    pub group_consumer: GroupConsumerConfig,
     pub offset_metadata_max_bytes: usize,
     pub offsets_retention_minutes: i64,
     pub offsets_retention_check_interval_ms: i64,
@@ -118,6 +120,38 @@ impl LagMetricsConfig {
     }
 }
 
+/// The `group.consumer` keys: of groups that speak KIP-848's protocol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupConsumerConfig {
+    /// `group.coordinator.rebalance.protocols` names `consumer`.
+    pub enabled: bool,
+    pub max_size: usize,
+    /// The names of the assignors; the first is the default.
+    pub assignors: Vec<String>,
+    pub migration_policy: String,
+    /// What groups get where they override nothing.
+    pub defaults: GroupDefaults,
+}
+
+impl GroupConsumerConfig {
+    fn of(values: &Values<'_>) -> Result<Self, ConfigError> {
+        let assignors = match values.get("group.consumer.assignors") {
+            Some(Value::List(names)) if !names.is_empty() => names,
+            _ => return Err(check("group.consumer.assignors must name an assignor")),
+        };
+        let defaults = GroupDefaults::from_server(|name| values.int(name));
+        defaults.check().map_err(check)?;
+        let protocols = values.get("group.coordinator.rebalance.protocols");
+        Ok(Self {
+            enabled: matches!(protocols, Some(Value::List(names)) if names.iter().any(|name| name == "consumer")),
+            max_size: values.size("group.consumer.max.size"),
+            assignors,
+            migration_policy: values.text("group.consumer.migration.policy").unwrap_or_default().to_lowercase(),
+            defaults,
+        })
+    }
+}
+
 /// A configuration and what its operator should be told of it (unknown keys).
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -183,6 +217,7 @@ impl ServerConfig {
             group_max_session_timeout_ms: values.int("group.max.session.timeout.ms"),
             group_initial_rebalance_delay_ms: values.int("group.initial.rebalance.delay.ms"),
             group_max_size: values.size("group.max.size"),
+            group_consumer: GroupConsumerConfig::of(&values)?,
             offset_metadata_max_bytes: values.size("offset.metadata.max.bytes"),
             offsets_retention_minutes: values.number("offsets.retention.minutes"),
             offsets_retention_check_interval_ms: values.number("offsets.retention.check.interval.ms"),
@@ -328,7 +363,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_valid() {
-        for key in keys::KEYS {
+        for key in keys::KEYS.iter() {
             if let Some(default) = key.default {
                 assert_eq!(key.check(default).map(|value| value.text()), Ok(default.to_owned()), "{}", key.name);
             }
@@ -376,6 +411,9 @@ mod tests {
         assert!(why(&["queued.max.request.bytes=10"]).contains("must be larger or equal to socket.request.max.bytes"));
         assert!(why(&["max.connections.per.ip=0"]).contains("can be set to zero only if"));
         assert!(why(&["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"]).contains("must be greater than or equal"));
+        assert!(why(&["group.consumer.heartbeat.interval.ms=4000"]).contains("greater than or equal to group.consumer.min.heartbeat"));
+        assert!(why(&["group.consumer.max.session.timeout.ms=9"]).contains("greater than or equal to group.consumer.min.session"));
+        assert!(why(&["group.consumer.assignors="]).contains("must name an assignor"));
         assert!(why(&["node.id=1", "broker.id=2"]).contains("You must set `node.id`"));
         assert!(why(&["log.cleaner.min.compaction.lag.ms=9", "log.cleaner.max.compaction.lag.ms=8"]).contains("conflict topic config"));
         assert!(why(&["log.cleaner.threads=128"]).contains("at least 1MB per cleaner thread"));
@@ -424,7 +462,7 @@ mod tests {
     #[test]
     fn the_readme_tables_have_a_row_for_each_key() {
         let tables = keys::markdown() + &super::super::topic_keys::markdown();
-        for key in keys::KEYS {
+        for key in keys::KEYS.iter() {
             assert!(tables.contains(&format!("| `{}` |", key.name)), "{}", key.name);
         }
         assert!(tables.contains("| `log.roll.hours` | int | `168` | [1,...] | `segment.ms` | log.roll.ms in hours. |"));

@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn no_key_that_is_used_is_called_not_used() {
-        for key in keys::KEYS {
+        for key in keys::KEYS.iter() {
             assert!(!not_used::NOT_USED.contains(&key.name), "{}", key.name);
         }
         let distance = |a: &str, b: &str| edit_distance(&a.chars().collect::<Vec<_>>(), b);

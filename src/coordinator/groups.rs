@@ -8,13 +8,15 @@ use super::{
     outcome::{Outcome, Waiting},
     shard::Shard,
     shards::{Plan, Shards},
+    topics::Known,
 };
 use crate::{
     cluster::{Cluster, Image},
-    group::{Decision, Groups, Now, Ticket},
+    group::{Decision, GroupId, Groups, Now, Ticket},
     log::Logs,
     types::{Clock, ErrorCode, Millis, TopicName},
 };
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -25,10 +27,36 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// A request whose answer is held back. Whoever drops it wants the answer now: another request waits behind it, or the connection is gone.
+pub struct Held {
+    groups: Arc<GroupCoordinator>,
+    group: GroupId,
+    ticket: Ticket,
+    answered: Arc<AtomicBool>,
+}
+
+impl Held {
+    /// To be set when the answer is there.
+    pub fn answered(&self) -> Arc<AtomicBool> {
+        self.answered.clone()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.answered.load(Ordering::Acquire) {
+            // Where the group can't be decided on, nobody waits: its senders are gone.
+            let _ = self.groups.decide(&self.group, |groups, now| groups.decide_release(now, &self.group, self.ticket));
+        }
+    }
+}
+
 /// The coordinator of all groups. One for the whole broker.
 pub struct GroupCoordinator {
     settings: CoordinatorSettings,
     shards: Shards<Groups>,
+    /// The metadata as groups were last told of it.
+    image: Arc<ArcSwapOption<Image>>,
     tickets: AtomicU64,
     /// Deleted topics whose offsets could not be forgotten yet, and when they were deleted.
     gone: Mutex<Vec<(TopicName, Millis)>>,
@@ -55,8 +83,13 @@ fn plan(settings: &CoordinatorSettings) -> Plan {
 
 impl GroupCoordinator {
     pub fn new(settings: CoordinatorSettings, logs: Arc<Logs>, clock: Arc<dyn Clock>) -> Self {
-        let shards = Shards::new(plan(&settings), settings.groups, logs, clock, Box::new(|_, _| ()));
-        Self { settings, shards, tickets: AtomicU64::new(1), gone: Mutex::default(), strays: AtomicBool::new(true) }
+        let image = Arc::new(ArcSwapOption::<Image>::empty());
+        let (seen, defaults) = (image.clone(), settings.group_defaults.clone());
+        let tell = move |index: usize, count: usize, groups: &mut Groups| {
+            seen.load_full().iter().for_each(|image| Known::of(image, &defaults, index, count).tell(groups));
+        };
+        let shards = Shards::new(plan(&settings), settings.groups, logs, clock, Box::new(|_, _| ())).telling(Box::new(tell));
+        Self { settings, shards, image, tickets: AtomicU64::new(1), gone: Mutex::default(), strays: AtomicBool::new(true) }
     }
 
     pub fn settings(&self) -> &CoordinatorSettings {
@@ -118,6 +151,56 @@ impl GroupCoordinator {
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
         let failed = |groups: &Groups, error| failed(groups, now, error).map(Into::into);
         self.shards.of(group)?.decide_later(now, ticket, |groups| decide(groups, now, ticket).into(), failed)
+    }
+
+    /// The metadata is this now: groups whose topics have changed hear of it, one after the other, so that none keeps the others waiting.
+    /// Blocks on the disk.
+    pub fn learn(&self, image: &Arc<Image>) {
+        // Seen by the shards that load from now on; the others are told below.
+        self.image.store(Some(image.clone()));
+        for shard in self.shards.all() {
+            let known = Known::of(image, &self.settings.group_defaults, shard.index(), self.shards.count());
+            let told = shard.tell(|groups| {
+                known.tell(groups);
+                groups.iter().filter(|(_, group)| group.consumer().is_some()).map(|(id, _)| id.clone()).collect::<Vec<_>>()
+            });
+            for id in told.unwrap_or_default() {
+                let now = self.shards.now();
+                if let Err(error) = shard.decide(now, |groups| groups.decide_topics_changed(now, &id).into()) {
+                    // Its members' next heartbeats do it.
+                    tracing::debug!(%error, group = %id, "a group can't be told of a change of topics now");
+                }
+            }
+        }
+    }
+
+    /// Tells the groups of changes of the metadata until the broker stops.
+    pub async fn run_learning(self: Arc<Self>, mut images: watch::Receiver<Arc<Image>>, mut stopping: watch::Receiver<bool>) {
+        /// Changes come in bursts, and each is a look at every group.
+        const BETWEEN: Duration = Duration::from_millis(50);
+        loop {
+            let (this, image) = (self.clone(), images.borrow_and_update().clone());
+            if let Err(error) = tokio::task::spawn_blocking(move || this.learn(&image)).await {
+                tracing::error!(%error, "telling groups of a change of the metadata failed");
+            }
+            tokio::time::sleep(BETWEEN).await;
+            tokio::select! {
+                changed = images.changed() => if changed.is_err() { return },
+                _ = stopping.wait_for(|stopping| *stopping) => return,
+            }
+        }
+    }
+
+    /// Decides on a request whose answer is held back until there is news. Dropping what comes with it gives the answer.
+    pub fn decide_held(
+        self: &Arc<Self>,
+        group: &GroupId,
+        decide: impl FnOnce(&Groups, Now, Ticket) -> Decision<()>,
+    ) -> Result<(Waiting, Held), ErrorCode> {
+        let now = self.shards.now();
+        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
+        let waiting = self.shards.of(group)?.decide_later(now, ticket, |groups| decide(groups, now, ticket).into(), |_, _| None)?;
+        Ok((waiting, Held { groups: self.clone(), group: group.clone(), ticket, answered: Arc::default() }))
     }
 
     /// A topic was deleted: so are the offsets of it. Blocks on the disk.

@@ -8,7 +8,7 @@
 //! - `machine`: what the runtime needs of a state machine. `shards`: all shards of one topic. `shard`: one partition: the state, who waits,
 //!   and the way of a decision. `outcome`: answers and the commits that they wait for.
 //! - `load`: from a partition's batches to records. `records`: from records to bytes and back.
-//! - `timers`: the one clock for all deadlines.
+//! - `timers`: the one clock for all deadlines. `topics`: the cluster's topics, as groups see them.
 
 mod groups;
 mod load;
@@ -20,14 +20,15 @@ mod shards;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod topics;
 mod transactions;
 
-pub use groups::GroupCoordinator;
+pub use groups::{GroupCoordinator, Held};
 pub use outcome::{Committing, Outcome, Waiting};
 pub use shards::partition_of;
 pub use transactions::{Marker, MarkerOutcome, MarkerWriter, TRANSACTION_TOPIC, TransactionCoordinator, TransactionSettings};
 
-use crate::{group, types::Millis};
+use crate::{config::GroupDefaults, group, types::Millis};
 
 /// Where groups are kept.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -36,6 +37,8 @@ pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 #[derive(Clone, Debug)]
 pub struct CoordinatorSettings {
     pub groups: group::Settings,
+    /// What groups get where their own configs say nothing.
+    pub group_defaults: GroupDefaults,
     pub offsets_topic_num_partitions: i32,
     pub offsets_topic_replication_factor: i16,
     pub offsets_topic_segment_bytes: i64,

@@ -61,15 +61,17 @@ impl<M: Machine> Shard<M> {
         Self { index, log, timers, load_begun: AtomicBool::new(false), warn_from: AtomicI64::new(0), state: Mutex::new(State::Loading) }
     }
 
-    /// Loads the state, and begins to serve. Blocks on the disk, and nobody else meanwhile. Does nothing if it was done. The answer is what
-    /// loading found to be done elsewhere.
-    pub fn load(&self, settings: M::Settings, now: impl Fn() -> Now) -> Vec<M::Effect> {
+    /// Loads the state, and begins to serve. Blocks on the disk, and nobody else meanwhile. Does nothing if it was done. `tell` tells the
+    /// machine what it is to know besides. The answer is what loading found to be done elsewhere.
+    pub fn load(&self, settings: M::Settings, tell: impl FnOnce(&mut M), now: impl Fn() -> Now) -> Vec<M::Effect> {
         if self.load_begun.swap(true, Ordering::AcqRel) {
             return Vec::new();
         }
         let mut machine = M::new(settings);
         let loaded = load::load::<M>(&self.log, |record| machine.apply(record));
         let mut state = self.state.lock();
+        // What there is to know from here on waits for the lock.
+        tell(&mut machine);
         match loaded {
             Ok(loaded) => {
                 let keys = machine.keys();
@@ -106,6 +108,11 @@ impl<M: Machine> Shard<M> {
     /// Looks at the state.
     pub fn query<R>(&self, look: impl FnOnce(&M) -> R) -> Result<R, ErrorCode> {
         self.with(|serving| look(&serving.machine))
+    }
+
+    /// Tells the machine something that no decision is needed for.
+    pub fn tell<R>(&self, tell: impl FnOnce(&mut M) -> R) -> Result<R, ErrorCode> {
+        self.with(|serving| tell(&mut serving.machine))
     }
 
     /// Decides, appends and applies.
@@ -230,6 +237,11 @@ impl<M: Machine> Shard<M> {
             }
             Some(_) => {}
         }
+    }
+
+    /// Which partition of the topic it is.
+    pub fn index(&self) -> usize {
+        self.index
     }
 
     pub fn log(&self) -> &Arc<PartitionLog> {

@@ -53,6 +53,9 @@ impl<M: Machine> Default for Topic<M> {
 /// What is done with what loading a shard found to be done elsewhere.
 pub(super) type OnLoaded<M> = Box<dyn Fn(&Arc<Shard<M>>, Vec<<M as Machine>::Effect>) + Send + Sync>;
 
+/// Tells a shard that is being loaded what it is to know besides: its index, and how many there are.
+pub(super) type OnLoading<M> = Box<dyn Fn(usize, usize, &mut M) + Send + Sync>;
+
 pub(super) struct Shards<M: Machine> {
     plan: Plan,
     settings: M::Settings,
@@ -63,13 +66,24 @@ pub(super) struct Shards<M: Machine> {
     /// Held while the topic is looked for or created.
     opening: Mutex<()>,
     timers: Arc<Timers>,
+    on_loading: OnLoading<M>,
     on_loaded: OnLoaded<M>,
 }
 
 impl<M: Machine> Shards<M> {
     pub fn new(plan: Plan, settings: M::Settings, logs: Arc<Logs>, clock: Arc<dyn Clock>, on_loaded: OnLoaded<M>) -> Self {
         let (topic, opening, timers) = (ArcSwap::default(), Mutex::default(), Arc::default());
-        Self { plan, settings, logs, clock, started: Instant::now(), topic, opening, timers, on_loaded }
+        let on_loading: OnLoading<M> = Box::new(|_, _, _| ());
+        Self { plan, settings, logs, clock, started: Instant::now(), topic, opening, timers, on_loading, on_loaded }
+    }
+
+    pub fn telling(self, on_loading: OnLoading<M>) -> Self {
+        Self { on_loading, ..self }
+    }
+
+    /// How many partitions the topic has.
+    pub fn count(&self) -> usize {
+        self.topic.load().shards.len()
     }
 
     pub fn now(&self) -> Now {
@@ -106,7 +120,8 @@ impl<M: Machine> Shards<M> {
         let work = || {
             while let Some(shard) = topic.shards.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let Some(shard) = shard else { continue };
-                let effects = shard.load(self.settings.clone(), || self.now());
+                let tell = |machine: &mut M| (self.on_loading)(shard.index(), topic.shards.len(), machine);
+                let effects = shard.load(self.settings.clone(), tell, || self.now());
                 if !effects.is_empty() {
                     (self.on_loaded)(shard, effects);
                 }

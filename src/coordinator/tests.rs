@@ -70,6 +70,7 @@ impl Broker {
             offsets_topic_segment_bytes: 1 << 20,
             offsets_retention_check_interval_ms: 600_000,
             load_threads: 2,
+            group_defaults: config.group_consumer.defaults.clone(),
         };
         let groups = Arc::new(GroupCoordinator::new(settings, logs.clone(), Arc::new(Standing)));
         groups.open(&image);

@@ -193,6 +193,11 @@ impl Groups {
         }
     }
 
+    /// These groups have settings of their own from now on, and no others.
+    pub fn configure_all(&mut self, settings: HashMap<GroupId, GroupSettings>) {
+        self.overrides = settings;
+    }
+
     /// The settings of a group of its own.
     pub fn settings_of(&self, group: &str) -> GroupSettings {
         self.overrides.get(group).copied().unwrap_or_default()

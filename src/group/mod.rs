@@ -117,7 +117,7 @@ pub struct Settings {
     pub group_consumer_migration_policy: MigrationPolicy,
     /// The target assignment is computed no more often than this (KIP-1263).
     pub group_consumer_assignment_interval_ms: i32,
-    /// Ours: how soon a member is to come back whose answer was held back, or whose group changes.
+    /// Ours: how soon a member is to come back that waits for partitions which others have.
     pub group_consumer_rebalance_heartbeat_interval_ms: i32,
 }
 
@@ -144,7 +144,7 @@ impl Default for Settings {
             group_consumer_assignors: Assignors::default(),
             group_consumer_migration_policy: MigrationPolicy::Bidirectional,
             group_consumer_assignment_interval_ms: 1_000,
-            group_consumer_rebalance_heartbeat_interval_ms: 200,
+            group_consumer_rebalance_heartbeat_interval_ms: 500,
         }
     }
 }

@@ -66,6 +66,8 @@ type Waiting = Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>;
 struct Slot {
     answer: Result<Result<Reply, Refusal>, Waiting>,
     meta: Meta,
+    /// See [`Answer::Held`].
+    held: Option<Box<dyn Send>>,
 }
 
 struct Meta {
@@ -278,6 +280,9 @@ impl<S: Service> Connection<S> {
         // Kept for the log line of a refusal: a slice that shares the frame's memory.
         let beginning = frame.bytes.slice(..frame.bytes.len().min(512));
         let mut reserved = frame.reserved;
+        let mut held = None;
+        // Answers that are held back go before this request's.
+        self.slots.iter_mut().for_each(|slot| drop(slot.held.take()));
         let request_bytes = frame.bytes.len();
         let (api, answer) = self.service.handle(&self.info, frame.bytes);
         let handled = Instant::now();
@@ -286,6 +291,10 @@ impl<S: Service> Connection<S> {
             Ok(Answer::Later(waiting)) => Err(waiting),
             Ok(Answer::Parked(waiting)) => {
                 reserved = None;
+                Err(waiting)
+            }
+            Ok(Answer::Held(waiting, hold)) => {
+                (reserved, held) = (None, Some(hold));
                 Err(waiting)
             }
             Err(refusal) => return Err(End::Refused { frame: beginning.to_vec(), refusal }),
@@ -301,7 +310,7 @@ impl<S: Service> Connection<S> {
             answered: handled,
             _memory: reserved,
         };
-        self.slots.push_back(Slot { answer, meta });
+        self.slots.push_back(Slot { answer, meta, held });
         // Answers that are there leave at once, so that a long pipeline doesn't pile up.
         self.collect()
     }
@@ -309,7 +318,7 @@ impl<S: Service> Connection<S> {
     /// Moves answers that are there, in order, into the outbox.
     fn collect(&mut self) -> Result<(), End> {
         while self.slots.front().is_some_and(|slot| slot.answer.is_ok()) {
-            let Some(Slot { answer: Ok(answer), mut meta }) = self.slots.pop_front() else { break };
+            let Some(Slot { answer: Ok(answer), mut meta, .. }) = self.slots.pop_front() else { break };
             match answer {
                 Ok(reply) => {
                     meta.error = reply.error;

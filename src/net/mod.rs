@@ -41,6 +41,9 @@ pub enum Answer {
     Later(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
     /// The same, and it may wait for minutes: it has let go of its frame, whose memory goes back to the budget now.
     Parked(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
+    /// The same, and nobody may wait for it: it is held back for news. The second part is dropped when another request comes on the connection,
+    /// and with the connection; whoever made it gives the answer then.
+    Held(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>, Box<dyn Send>),
 }
 
 /// Why a connection is closed instead of an answer. One (rate-limited) log line each.

@@ -48,6 +48,15 @@ impl Service for Echo {
                 })))
             }
             3 => Ok(Answer::Parked(Box::pin(std::future::pending()))),
+            4 => {
+                // Answered when the other part is dropped.
+                let (hold, dropped) = oneshot::channel::<()>();
+                let answer = async move {
+                    let _ = dropped.await;
+                    Ok(echo(&frame))
+                };
+                Ok(Answer::Held(Box::pin(answer), Box::new(hold)))
+            }
             key => Err(Refusal::UnknownApi(key)),
         };
         (0, answer)
@@ -141,6 +150,19 @@ async fn a_request_that_finds_no_memory_waits_for_it() {
     assert_eq!(*server.service.handled.lock(), [1, 3]);
     server.service.waiting.lock().pop().unwrap().send(()).unwrap();
     assert_eq!(answer(&mut client).await, Some((2, 40_008)));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_held_back_keeps_nobody_waiting() {
+    let server = start(Limits::DEFAULT, 10, 64 << 10).await;
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    client.write_all(&request(4, 1, 5)).await.unwrap();
+    until(|| server.service.handled.lock().len() == 1).await;
+    let mut early = [0];
+    assert!(client.try_read(&mut early).is_err(), "it is answered at once");
+    client.write_all(&request(0, 2, 7)).await.unwrap();
+    assert_eq!(answer(&mut client).await, Some((1, 13)));
+    assert_eq!(answer(&mut client).await, Some((2, 15)));
 }
 
 #[tokio::test]

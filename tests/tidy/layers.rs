@@ -30,7 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cluster", &["types", "record", "config", "log::io", "telemetry"]),
     ("group", &["types"]),
     ("txn", &["types"]),
-    ("coordinator", &["types", "record", "codec", "cluster", "group", "txn", "log"]),
+    ("coordinator", &["types", "record", "config", "codec", "cluster", "group", "txn", "log"]),
     // What decides in the lag: no log, no lock.
     ("lag::rate", &["types"]),
     ("lag::filter", &[]),

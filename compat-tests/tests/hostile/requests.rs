@@ -112,6 +112,10 @@ pub const REQUESTS: &[Request] = &[
     Request::new("list-groups", 16, 5, true, list_groups),
     Request::new("delete-groups", 42, 1, false, delete_groups),
     Request::new("delete-groups", 42, 2, true, delete_groups),
+    Request::new("consumer-group-heartbeat", 68, 0, true, consumer_group_heartbeat),
+    Request::new("consumer-group-heartbeat", 68, 1, true, consumer_group_heartbeat),
+    Request::new("consumer-group-describe", 69, 1, true, describe_groups),
+    Request::new("list-config-resources", 74, 1, true, list_config_resources),
 ];
 
 /// The group that correct requests are about. It has no members: a join is answered with an id, and nobody comes back with it.
@@ -403,6 +407,30 @@ fn describe_groups(b: &mut Body, _: i16) {
     b.array(1);
     b.text(GROUP);
     b.i8(0);
+    b.tags();
+}
+
+fn consumer_group_heartbeat(b: &mut Body, version: i16) {
+    b.text("hostile-consumers");
+    b.text("hostile-member");
+    b.i32(0);
+    b.null_text();
+    b.null_text();
+    b.i32(30_000);
+    b.array(1);
+    b.text(TOPIC);
+    if version >= 1 {
+        b.text("");
+    }
+    b.null_text();
+    b.array(0);
+    b.tags();
+}
+
+fn list_config_resources(b: &mut Body, _: i16) {
+    b.array(2);
+    b.i8(2);
+    b.i8(32);
     b.tags();
 }
 

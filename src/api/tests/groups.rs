@@ -24,7 +24,7 @@ use kafka_protocol::{
 use std::sync::Arc;
 use tokio::sync::watch;
 
-fn gid(name: &str) -> GroupId {
+pub(super) fn gid(name: &str) -> GroupId {
     GroupId(text(name))
 }
 
@@ -93,7 +93,7 @@ fn heartbeat_and_leave_group_shapes() {
     });
 }
 
-fn commit(v: i16, member: &str, generation: i32) -> messages::OffsetCommitRequest {
+pub(super) fn commit(v: i16, member: &str, generation: i32) -> messages::OffsetCommitRequest {
     use messages::offset_commit_request::{OffsetCommitRequestPartition as Partition, OffsetCommitRequestTopic as Topic};
     let partition = |index| {
         let epoch = if v >= 6 { 2 } else { -1 };
@@ -175,8 +175,8 @@ impl Publisher for ToLogs {
 }
 
 /// The APIs on logs in a directory, without sockets.
-struct Served {
-    context: Arc<Context>,
+pub(super) struct Served {
+    pub context: Arc<Context>,
     connection: Arc<ConnectionInfo>,
     stop: watch::Sender<bool>,
     _timers: tokio::task::JoinSet<()>,
@@ -184,7 +184,7 @@ struct Served {
 }
 
 impl Served {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let flags = vec![format!("log.dirs={}", dir.path().display())];
         let config = Arc::new(ServerConfig::load(&Sources { flags, ..Sources::default() }).unwrap().config);
@@ -196,17 +196,23 @@ impl Served {
         cluster.register([("PLAINTEXT".to_owned(), HostPort { host: "here".to_owned(), port: 9092 })]);
         cluster.create_topics(&[NewTopic::with_defaults("t")], false).remove(0).unwrap();
         let settings = CoordinatorSettings {
-            groups: group::Settings { group_initial_rebalance_delay_ms: 0, ..group::Settings::default() },
+            groups: group::Settings {
+                group_initial_rebalance_delay_ms: 0,
+                group_consumer_assignment_interval_ms: 0,
+                ..group::Settings::default()
+            },
             offsets_topic_num_partitions: 3,
             offsets_topic_replication_factor: 3,
             offsets_topic_segment_bytes: 1 << 20,
             offsets_retention_check_interval_ms: 600_000,
             load_threads: 2,
+            group_defaults: config.group_consumer.defaults.clone(),
         };
         let clock: Arc<dyn Clock> = Arc::new(Standing);
         let groups = Arc::new(GroupCoordinator::new(settings, logs.clone(), clock.clone()));
         let (stop, stopping) = watch::channel(false);
         let mut timers = tokio::task::JoinSet::new();
+        groups.learn(&cluster.image());
         let (timed, until) = (groups.clone(), stopping.clone());
         timers.spawn(async move { timed.run_timers(until).await });
         let context = Context::new(config, cluster, logs, clock, groups, &Registry::new().unwrap(), stopping);
@@ -216,29 +222,28 @@ impl Served {
     }
 
     /// Asks as a client does, from the bytes of the request to those of the answer.
-    async fn ask<R: Request>(&self, api: &Api, version: i16, request: &R) -> R::Response {
+    pub async fn ask<R: Request>(&self, api: &Api, version: i16, request: &R) -> R::Response {
+        let reply = match self.send(api, version, request) {
+            Answer::Ready(reply) => reply,
+            Answer::Later(later) | Answer::Parked(later) => later.await.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name)),
+            Answer::Held(later, hold) => {
+                // As if another request came at once.
+                drop(hold);
+                later.await.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name))
+            }
+        };
+        read::<R>(api, version, reply)
+    }
+
+    /// The answer as the connection gets it.
+    pub fn send<R: Request>(&self, api: &Api, version: i16, request: &R) -> Answer {
         let mut frame = BytesMut::new();
         let header = RequestHeader::default().with_request_api_key(R::KEY).with_request_api_version(version);
         header.with_correlation_id(5).with_client_id(Some(text("c"))).encode(&mut frame, R::header_version(version)).unwrap();
         request.encode(&mut frame, version).unwrap_or_else(|e| panic!("{} {version}: {e}", api.name));
         let (place, answer) = dispatch(&self.context, &self.connection, frame.freeze());
         assert_eq!(api::at(place).map(|found| found.key), Some(api.key));
-        let reply = match answer.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name)) {
-            Answer::Ready(reply) => reply,
-            Answer::Later(later) | Answer::Parked(later) => later.await.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name)),
-        };
-        let mut wire = BytesMut::new();
-        for segment in reply.segments {
-            let Segment::Bytes(bytes) = segment else { panic!("a file") };
-            wire.put(bytes);
-        }
-        let mut body = wire.freeze().slice(8..);
-        if R::Response::header_version(version) >= 1 {
-            assert_eq!(body.get_u8(), 0);
-        }
-        let response = R::Response::decode(&mut body, version).unwrap_or_else(|e| panic!("{} {version}: {e}", api.name));
-        assert!(body.is_empty(), "{} {version}", api.name);
-        response
+        answer.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name))
     }
 
     /// One member that leads a stable group; its id and generation.
@@ -253,6 +258,21 @@ impl Served {
         assert_eq!(joined.protocol_type.is_some(), v >= 7);
         (joined.member_id, joined.generation_id)
     }
+}
+
+pub(super) fn read<R: Request>(api: &Api, version: i16, reply: crate::codec::Reply) -> R::Response {
+    let mut wire = BytesMut::new();
+    for segment in reply.segments {
+        let Segment::Bytes(bytes) = segment else { panic!("a file") };
+        wire.put(bytes);
+    }
+    let mut body = wire.freeze().slice(8..);
+    if R::Response::header_version(version) >= 1 {
+        assert_eq!(body.get_u8(), 0);
+    }
+    let response = R::Response::decode(&mut body, version).unwrap_or_else(|e| panic!("{} {version}: {e}", api.name));
+    assert!(body.is_empty(), "{} {version}", api.name);
+    response
 }
 
 #[tokio::test]

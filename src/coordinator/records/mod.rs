@@ -3,6 +3,8 @@
 //!
 //! Keys and values begin with the version of their schema; a key's version also says what kind it is (`CoordinatorRecordType`).
 
+mod compact;
+pub mod consumer;
 pub mod group_metadata;
 pub mod offset_commit;
 pub mod transaction;
@@ -39,7 +41,7 @@ pub fn encode(record: &Record) -> Result<(Vec<u8>, Option<Vec<u8>>), TooLong> {
             let value = value.as_ref().map(group_metadata::encode_value).transpose()?;
             Ok((group_metadata::encode_key(group)?, value))
         }
-        Record::Consumer { .. } => Err(TooLong(0)),
+        Record::Consumer { group, record } => consumer::encode(group, record),
     }
 }
 
@@ -61,7 +63,10 @@ pub fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Read, Malformed> {
             let value = value.map(|value| group_metadata::decode_value(&value)).transpose()?;
             Read::Known(Record::Group { group, value })
         }
-        _ => Read::Ignored,
+        _ => match consumer::decode(version, &mut key, value)? {
+            Some((group, record)) => Read::Known(Record::Consumer { group, record }),
+            None => Read::Ignored,
+        },
     })
 }
 

@@ -1,6 +1,6 @@
 //! A decision on one consumer group in the making: a copy of the group to which each record is applied as it is made, and what comes of it.
 
-use super::{Consumer, ConsumerMember, Heartbeaten, MemberState, Partitions, Timers, reconcile::Step};
+use super::{Consumer, ConsumerMember, Heartbeaten, MemberState, Partitions, Timers, pace::Why, reconcile::Step};
 use crate::{
     group::{
         Classic, ConsumerGroupMetadata, ConsumerRecord, Decision, Epoch, GroupId, GroupSettings, MemberId, Note, Now, Record, Reply,
@@ -25,10 +25,8 @@ impl Surroundings<'_> {
         self.own.consumer_session_timeout_ms.unwrap_or(self.settings.group_consumer_session_timeout_ms).into()
     }
 
-    /// A member whose answers may be held back comes again at once: the hold makes the interval. One of a group that changes comes soon.
-    pub fn heartbeat_interval_ms(&self, soon: bool) -> i32 {
-        let usual = self.own.consumer_heartbeat_interval_ms.unwrap_or(self.settings.group_consumer_heartbeat_interval_ms);
-        if soon { usual.min(self.settings.group_consumer_rebalance_heartbeat_interval_ms) } else { usual }
+    pub fn heartbeat_interval_ms(&self) -> i32 {
+        self.own.consumer_heartbeat_interval_ms.unwrap_or(self.settings.group_consumer_heartbeat_interval_ms)
     }
 
     pub fn assignment_interval_ms(&self) -> i64 {
@@ -147,11 +145,21 @@ impl<'a> ConsumerDraft<'a> {
         Ok(true)
     }
 
-    /// Answers the heartbeats that are held back of members that have news.
+    /// Answers the heartbeats that are held back of members that have news: other partitions, or such as they must let go. A new epoch alone
+    /// is none: in a large group it would be everybody's with each change, and their next heartbeat brings it.
     fn release(&mut self) {
-        let held: Vec<MemberId> = self.group.memory.timers.iter().filter(|(_, t)| t.held.is_some()).map(|(id, _)| id.clone()).collect();
-        for id in held {
-            if self.reconcile(&id, false, None) == Ok(true) {
+        let held = |(id, timers): (&MemberId, &Timers)| timers.held.map(|held| (id.clone(), held));
+        let held: Vec<_> = self.group.memory.timers.iter().filter_map(held).collect();
+        for (id, held) in held {
+            let Some(member) = self.group.members.get(&id).cloned() else { continue };
+            let news = match self.group.step(&member, self.around.topics, false, None) {
+                Ok(next) => {
+                    next.state != member.state || next.assigned != member.assigned || next.pending_revocation != member.pending_revocation
+                }
+                Err(_) => false,
+            };
+            // A member that has just come has no epoch to go on with until it is answered.
+            if (news || held.whole) && self.reconcile(&id, false, None) == Ok(true) && !(held.whole && self.waits_for_its_first(&id)) {
                 self.answer_held(&id);
             }
         }
@@ -160,16 +168,18 @@ impl<'a> ConsumerDraft<'a> {
     /// Answers a member's heartbeat that is held back, if there is one, with what is new since.
     pub fn answer_held(&mut self, id: &MemberId) {
         let Some(held) = self.timers(id).held.take() else { return };
-        let Some(answer) = self.answer(id, false, true) else { return };
+        let Some(answer) = self.answer(id, held.whole) else { return };
         self.reply(held.ticket, answer);
         self.keep_alive(id);
     }
 
     /// What a member hears; its assignment if that is asked for or new.
-    pub fn answer(&self, id: &MemberId, whole: bool, held: bool) -> Option<Heartbeaten> {
+    pub fn answer(&mut self, id: &MemberId, whole: bool) -> Option<Heartbeaten> {
         let member = self.group.member(id)?;
         let changed = self.was.member(id).is_none_or(|was| was.assigned != member.assigned);
-        Some(self.group.heartbeaten(&self.around, member, whole || changed, held))
+        let answer = self.group.heartbeaten(&self.around, member, whole || changed, Why::News);
+        self.timers(id).told_ms = answer.heartbeat_interval_ms;
+        Some(answer)
     }
 }
 
@@ -194,14 +204,13 @@ impl Consumer {
         step.next(member)
     }
 
-    pub(super) fn heartbeaten(&self, around: &Surroundings<'_>, member: &ConsumerMember, with_assignment: bool, held: bool) -> Heartbeaten {
-        let settled = self.epoch == self.target.assignment_epoch && member.is_reconciled_to(self.epoch);
+    pub(super) fn heartbeaten(&self, around: &Surroundings<'_>, member: &ConsumerMember, with_assignment: bool, why: Why) -> Heartbeaten {
         Heartbeaten {
             error: ErrorCode::None,
             error_message: None,
             member_id: Some(member.id.clone()),
             member_epoch: member.epoch,
-            heartbeat_interval_ms: around.heartbeat_interval_ms(held || !settled),
+            heartbeat_interval_ms: self.interval_ms(around, member, why),
             assignment: with_assignment.then(|| partitions_of(&member.assigned)),
         }
     }

@@ -4,6 +4,7 @@
 use super::{
     Consumer, ConsumerMember, Heartbeat, Heartbeaten, Held, MemberState, Owned, Partitions, Timers,
     draft::{ConsumerDraft, Refusal, Surroundings},
+    pace::{self, Why},
     regex,
 };
 use crate::{
@@ -187,15 +188,17 @@ impl Consumer {
         let mut replies = Vec::new();
         // Nobody reads the answer to an earlier one any more, but it may hold up a connection.
         if let Some(held) = timers.held.take() {
-            replies.push((held.ticket, Reply::Heartbeat(self.heartbeaten(around, member, false, true))));
+            replies.push((held.ticket, Reply::Heartbeat(self.heartbeaten(around, member, held.whole, Why::News))));
         }
-        let may_hold = heartbeat.hold_ms > 0 && !heartbeat.is_full() && member.state != MemberState::UnrevokedPartitions;
-        let hold_ms = if may_hold { heartbeat.hold_ms } else { 0 };
+        timers.holds = heartbeat.hold_ms > 0;
+        let may_hold = !heartbeat.is_full() && member.state != MemberState::UnrevokedPartitions;
+        let hold_ms = if may_hold { pace::hold_ms(timers.told_ms, heartbeat.hold_ms) } else { 0 };
         timers.session = Some(around.after(hold_ms.saturating_add(around.session_timeout_ms())));
-        if may_hold {
-            timers.held = Some(Held { ticket: heartbeat.ticket, until: around.after(hold_ms) });
+        if hold_ms > 0 {
+            timers.held = Some(Held { ticket: heartbeat.ticket, until: around.after(hold_ms), whole: false });
         } else {
-            let answer = self.heartbeaten(around, member, heartbeat.is_full(), heartbeat.hold_ms > 0);
+            let answer = self.heartbeaten(around, member, heartbeat.is_full(), Why::News);
+            timers.told_ms = answer.heartbeat_interval_ms;
             replies.push((heartbeat.ticket, Reply::Heartbeat(answer)));
         }
         let volatile = Volatile::Timers { group: heartbeat.group.clone(), changed: vec![(member.id.clone(), timers)] };
@@ -215,8 +218,9 @@ impl Consumer {
             return Decision::only(());
         };
         let session = Some(around.after(around.session_timeout_ms()));
-        let timers = Timers { held: None, session, ..*timers };
-        let answer = self.heartbeaten(around, member, false, true);
+        let whole = timers.held.is_some_and(|held| held.whole);
+        let answer = self.heartbeaten(around, member, whole, Why::Interrupted);
+        let timers = Timers { held: None, session, told_ms: answer.heartbeat_interval_ms, ..*timers };
         Decision {
             volatile: Some(Volatile::Timers { group: group.clone(), changed: vec![(id.clone(), timers)] }),
             replies: vec![(ticket, Reply::Heartbeat(answer))],
@@ -284,17 +288,31 @@ impl<'a> ConsumerDraft<'a> {
         let changed = self.subscribe(id, &known, heartbeat.update(&known), old.is_none());
         self.settle_one(id, changed, heartbeat.owned.as_ref())?;
         self.keep_alive(id);
+        self.timers(id).holds = heartbeat.hold_ms > 0;
         self.timers(id).join = None;
         self.timers(id).sync = None;
         let whole = joins || heartbeat.is_full();
         let held = self.timers(id).held.take();
-        if let Some(answer) = self.answer(id, whole, heartbeat.hold_ms > 0) {
+        if joins && held.is_none() && heartbeat.hold_ms > 0 && self.waits_for_its_first(id) {
+            // Answered with the first partitions that others let go, or soon without.
+            let until = self.around.after(pace::JOIN_HOLD_MS.min(heartbeat.hold_ms));
+            self.timers(id).held = Some(Held { ticket: heartbeat.ticket, until, whole });
+            return Ok(());
+        }
+        if let Some(answer) = self.answer(id, whole) {
             if let Some(held) = held {
                 self.reply(held.ticket, answer.clone());
             }
             self.reply(heartbeat.ticket, answer);
         }
         Ok(())
+    }
+
+    /// It shall have partitions, or may, and has none yet.
+    pub(super) fn waits_for_its_first(&self, id: &MemberId) -> bool {
+        let undecided = self.group.memory.assign_at.is_some();
+        let shall_have = self.group.targets.get(id).map_or(undecided, |target| !target.is_empty());
+        shall_have && self.group.member(id).is_some_and(|member| member.assigned.is_empty())
     }
 
     /// `throwIfConsumerGroupIsFull`.

@@ -17,6 +17,7 @@ mod heartbeat;
 mod leave;
 mod migrate;
 mod offsets;
+mod pace;
 mod reconcile;
 mod regex;
 mod state;
@@ -252,6 +253,8 @@ impl ConsumerMember {
 pub(super) struct Held {
     pub ticket: Ticket,
     pub until: Millis,
+    /// It is told all that it owns, and not only what is new.
+    pub whole: bool,
 }
 
 /// What is only in memory of a member: every deadline it has, by the steady clock, and its heartbeat that waits.
@@ -266,6 +269,10 @@ pub struct Timers {
     /// Of a classic member: when it must have asked for its assignment.
     pub(super) sync: Option<Millis>,
     pub(super) held: Option<Held>,
+    /// The interval that it was told last; 0 if none was.
+    pub(super) told_ms: i32,
+    /// Its heartbeats may be held back.
+    pub(super) holds: bool,
 }
 
 impl Timers {

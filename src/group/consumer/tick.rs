@@ -3,6 +3,7 @@
 use super::{
     Consumer, ConsumerMember, MemberState, Timers,
     draft::{ConsumerDraft, Surroundings},
+    pace::Why,
 };
 use crate::{
     group::{Decision, GroupId, MemberId, Reply, Volatile, classic::Cause},
@@ -44,7 +45,9 @@ impl Consumer {
         for (id, timers, member) in members() {
             let mut timers = *timers;
             if let Some(held) = timers.held.take_if(|held| held.until <= now) {
-                decision.replies.push((held.ticket, Reply::Heartbeat(self.heartbeaten(&around, member, false, true))));
+                let answer = self.heartbeaten(&around, member, held.whole, Why::TimeUp);
+                timers.told_ms = answer.heartbeat_interval_ms;
+                decision.replies.push((held.ticket, Reply::Heartbeat(answer)));
                 timers.session = Some(around.after(around.session_timeout_ms()));
             }
             // A member that did let go has no deadline for it.
