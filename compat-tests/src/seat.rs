@@ -102,6 +102,11 @@ impl Seat {
         }
     }
 
+    /// Whether a partition is its own now.
+    pub fn owns(&self, topic: &str, partition: i32) -> bool {
+        lock(&self.shared).owns.iter().flatten().any(|(name, number)| name == topic && *number == partition)
+    }
+
     /// Commits, as a member of the present generation.
     ///
     /// # Errors

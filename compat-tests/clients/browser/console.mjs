@@ -1,0 +1,165 @@
+// The console's tests: `console.mjs BASE EMPTY GROUP TOPIC HOSTILE SHOTS` looks at every page of the broker at BASE as a user does, on a wide
+// screen and on a phone, by light and in the dark, and at the first page of one at EMPTY that has no groups. It prints a line a fact and
+// ends with 1 at the first that is not so. Screenshots go to the folder SHOTS.
+
+import { createRequire } from "node:module";
+import path from "node:path";
+
+const require = createRequire(path.join(process.env.NODE_PATH, "x.js"));
+const { chromium } = require("playwright-core");
+const [base, empty, group, topic, hostile, shots] = process.argv.slice(2);
+
+const FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync";
+const PATIENCE_MS = 30000;
+const PAGES = {
+  overview: ["", "What is behind"],
+  group: [`groups/${encodeURIComponent(group)}`, group],
+  topics: ["topics", "Topics"],
+  topic: [`topics/${encodeURIComponent(topic)}`, topic],
+  broker: ["broker", "Broker 1"],
+  hostile: [`groups/${encodeURIComponent(hostile)}`, "<img src=x onerror="],
+};
+const SCREENS = [
+  ["wide", { viewport: { width: 1240, height: 860 }, colorScheme: "light" }],
+  ["dark", { viewport: { width: 1240, height: 860 }, colorScheme: "dark" }],
+  ["phone", { viewport: { width: 360, height: 740 }, colorScheme: "light", isMobile: true, hasTouch: true }],
+];
+
+function ensure(so, what) {
+  if (!so) throw new Error(what);
+  console.log(`ok: ${what}`);
+}
+
+const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS.split(" ") });
+const troubles = [];
+
+async function open(options) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && troubles.push(`${page.url()}: ${message.text()}`));
+  page.on("pageerror", (error) => troubles.push(`${page.url()}: ${error.stack}`));
+  page.on("dialog", (dialog) => troubles.push(`a dialog: ${dialog.message()}`));
+  page.on("request", (request) => {
+    if (![base, empty].includes(new URL(request.url()).origin)) troubles.push(`a request to ${request.url()}`);
+  });
+  return page;
+}
+
+async function visit(page, [route, heading], from = base) {
+  await page.goto(`${from}/#/${route}`);
+  await page.waitForFunction((words) => document.querySelector("h1")?.textContent.includes(words) && document.querySelector("main dl, main table, main .empty"), heading);
+}
+
+async function looks() {
+  const grounds = {};
+  for (const [screen, options] of SCREENS) {
+    const page = await open(options);
+    for (const [name, where] of Object.entries(PAGES)) {
+      await visit(page, where);
+      const found = await page.evaluate(() => ({
+        over: document.documentElement.scrollWidth - innerWidth,
+        ground: getComputedStyle(document.documentElement).backgroundColor,
+        figures: /NaN|undefined|\[object|Infinity/.exec(document.body.innerText)?.[0],
+        headless: [...document.querySelectorAll("table")].filter((table) => !table.caption || [...table.querySelectorAll("th")].some((th) => !th.scope)).length,
+        nameless: [...document.querySelectorAll("a, button, select, input")].filter((control) => !control.textContent.trim() && !control.labels?.length && !control.getAttribute("aria-label")).length,
+        headings: document.querySelectorAll("h1").length,
+        landmarks: ["header", "nav", "main", "footer"].filter((tag) => !document.querySelector(tag)),
+      }));
+      grounds[screen] = found.ground;
+      ensure(found.over <= 0, `${name} on ${screen} has no horizontal scroll`);
+      ensure(!found.figures, `${name} on ${screen} shows no ${found.figures ?? "NaN"}`);
+      ensure(found.headless === 0 && found.nameless === 0, `${name} on ${screen}: tables have captions and scopes, controls have names`);
+      ensure(found.headings === 1 && found.landmarks.length === 0, `${name} on ${screen} has its landmarks and one first heading`);
+      await page.screenshot({ path: path.join(shots, `${screen}-${name}.png`), fullPage: name !== "topic" });
+    }
+    await page.context().close();
+  }
+  ensure(grounds.wide !== grounds.dark, `the dark is another ground: ${grounds.dark}, not ${grounds.wide}`);
+}
+
+async function updates() {
+  const page = await open({ viewport: { width: 1240, height: 860 } });
+  await visit(page, PAGES.topic);
+  await page.evaluate(() => (window.stays = document.querySelector("h1")));
+  const records = () => page.evaluate(() => [...document.querySelectorAll("dt")].find((dt) => dt.textContent === "Records").nextSibling.textContent);
+  const before = await records();
+  await page.waitForFunction((was) => [...document.querySelectorAll("dt")].find((dt) => dt.textContent === "Records").nextSibling.textContent !== was, before);
+  ensure(await page.evaluate(() => window.stays?.isConnected), "records are counted on without a reload, and the heading is the same element");
+  const first = await page.locator(".record b").first().textContent();
+  await page.waitForFunction((was) => document.querySelector(".record b").textContent !== was, first);
+  ensure(true, "the latest records follow what comes");
+  await page.getByRole("button", { name: "Hex" }).click();
+  ensure((await page.locator(".record pre.hex").first().textContent()).startsWith("00000000  "), "a value is shown in hex on request");
+  await page.getByRole("button", { name: "Older" }).click();
+  await page.waitForFunction(() => document.querySelector("#h-records + p").textContent.startsWith("from offset"));
+  const older = await page.locator(".record b").first().textContent();
+  await page.waitForTimeout(3500);
+  ensure(older === (await page.locator(".record b").first().textContent()), "an older page of records stays where it is");
+  await page.getByRole("button", { name: "Pause" }).click();
+  const paused = await records();
+  await page.waitForTimeout(4000);
+  ensure(paused === (await records()), "nothing moves while it is paused");
+  await page.context().close();
+}
+
+async function keyboard() {
+  const page = await open({ viewport: { width: 1240, height: 860 } });
+  await visit(page, PAGES.overview);
+  const focused = () => page.evaluate(() => document.activeElement.textContent.trim() || document.activeElement.id);
+  await page.keyboard.press("Tab");
+  ensure((await focused()) === "Skip to the content", "the first Tab offers to skip to the content");
+  await page.keyboard.press("Enter");
+  ensure(await page.evaluate(() => document.activeElement.id === "main"), "and Enter goes there");
+  await page.getByRole("link", { name: "Topics", exact: true }).focus();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.activeElement.tagName === "H1" && document.activeElement.textContent === "Topics");
+  ensure(true, "a link followed by Enter puts the focus on the new page's heading");
+  const link = page.getByRole("link", { name: topic, exact: true });
+  await link.focus();
+  await page.waitForTimeout(4000);
+  ensure((await focused()) === topic, "an update leaves the focus where it is");
+  ensure(await link.evaluate((element) => getComputedStyle(element).outlineStyle !== "none" || element.matches(":focus-visible") === false), "the focus can be seen");
+  await page.context().close();
+}
+
+async function inert() {
+  const page = await open({ viewport: { width: 1240, height: 860 } });
+  await visit(page, PAGES.overview);
+  await page.waitForFunction((name) => document.body.textContent.includes(name), "<img src=x onerror=");
+  const found = await page.evaluate(() => ({ hacked: window.hacked, images: document.querySelectorAll("img[src=x], main script, main iframe").length }));
+  ensure(found.hacked === undefined && found.images === 0, "names with markup are text");
+  await page.context().close();
+}
+
+async function nothingYet() {
+  const page = await open({ viewport: { width: 1240, height: 860 } });
+  await visit(page, PAGES.overview, empty);
+  await page.getByText("No consumer group has read here yet.").waitFor();
+  ensure((await page.locator("pre").textContent()).includes("kcat"), "with no groups it says how to make one");
+  await page.screenshot({ path: path.join(shots, "wide-empty.png"), fullPage: true });
+  ensure(troubles.length === 0, `no errors, no dialogs, no request to anyone else: ${troubles.join("\n")}`);
+  await page.goto(`${empty}/#/groups/nobody`);
+  await page.getByText("There is no such group.").waitFor();
+  ensure(true, "a group that isn't there is said not to be");
+  await page.goto(`${empty}/#/`);
+  await page.waitForFunction(() => document.querySelector("h1")?.textContent === "What is behind");
+  await page.context().setOffline(true);
+  await page.getByText("The broker does not answer").first().waitFor();
+  await page.context().setOffline(false);
+  await page.waitForFunction(() => !document.querySelector("main .notice"));
+  ensure(true, "an absent broker is told, and its return");
+}
+
+try {
+  await looks();
+  await updates();
+  await keyboard();
+  await inert();
+  await nothingYet();
+} catch (error) {
+  console.error(error.message, troubles.slice(0, 5).join("\n"));
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+}

@@ -1,0 +1,70 @@
+// What figures mean: whether a group keeps up, and if not, in which way. The words are the same on every page.
+
+import { count, counted, duration, isNumber } from "./format.js";
+
+/** From here on a group counts as behind; below, records are just on their way. */
+export const BEHIND_SECONDS = 60;
+/** A margin below this is shown as a danger. */
+export const MARGIN_SECONDS = 3600;
+
+/** `38 min behind`, `caught up`, `12 records behind` where the time isn't known. */
+export function behind({ lag, lag_seconds }) {
+  if (lag === 0) return "caught up";
+  if (isNumber(lag_seconds)) return `${duration(lag_seconds)} behind`;
+  return isNumber(lag) ? `${counted(lag, "record")} behind` : "not known yet";
+}
+
+export const isBehind = ({ lag, lag_seconds }) => lag > 0 && !(lag_seconds < BEHIND_SECONDS);
+
+/** Tags of a group, the gravest first: `{ level, word, why }`, level one of bad, warn, good and nothing. */
+export function ofGroup(group) {
+  const tags = [];
+  const { lag, consume_rate: rate, catch_up_seconds: catchUp, retention_margin_seconds: margin } = group;
+  if (lag > 0 && isNumber(margin) && margin < MARGIN_SECONDS) {
+    tags.push({ level: "bad", word: margin < 60 ? "losing records now" : `loses records in ${duration(margin)}`, why: "retention deletes the oldest unread record then" });
+  }
+  if (isBehind(group)) {
+    if (group.members === 0) tags.push({ level: "warn", word: "nobody reads", why: "the group has offsets, but no members" });
+    else if (!(rate > 0)) tags.push({ level: "bad", word: "stuck", why: "it has members, but nothing was committed in the last minute" });
+    else if (catchUp === null) tags.push({ level: "bad", word: "falling behind", why: "records come faster than it commits" });
+    else tags.push({ level: "warn", word: "catching up", why: `done in ${duration(catchUp)} at the present rates` });
+  }
+  if (/rebalanc/i.test(group.state)) tags.push({ level: "warn", word: "rebalancing", why: "partitions are being handed out; nobody reads meanwhile" });
+  if (group.lost_records > 0) tags.push({ level: "warn", word: `${count(group.lost_records)} lost`, why: "records that retention deleted before the group had read them" });
+  if (group.uncommitted_partitions > 0) tags.push({ level: "warn", word: "reads without committing", why: `${counted(group.uncommitted_partitions, "partition")} are fetched, but no offset was ever committed` });
+  if (group.abandoned_partitions > 0) tags.push({ level: "", word: `${count(group.abandoned_partitions)} abandoned`, why: "partitions with an old commit that no member subscribes to any more" });
+  if (tags.every((tag) => tag.level === "")) tags.unshift({ level: "good", word: group.members === 0 && lag === 0 ? "nothing left" : "keeps up", why: "" });
+  return tags;
+}
+
+const READING = {
+  committing: null,
+  fetching_only: { level: "warn", word: "never commits", why: "a member fetches it, but no offset was ever committed" },
+  silent: { level: "warn", word: "silent", why: "a member owns it, but neither fetched nor committed anything lately" },
+  idle: { level: "", word: "nobody reads", why: "the group has no members" },
+  abandoned: { level: "", word: "abandoned", why: "members are there, but none subscribes to this topic any more" },
+  unowned: { level: "warn", word: "no owner", why: "the topic is subscribed, but no member has this partition now" },
+};
+
+/** Tags of one partition of a group. */
+export function ofPartition(partition) {
+  const tags = [];
+  const { lag, retention_margin_seconds: margin, consume_rate: rate, commit_age_seconds: age } = partition;
+  if (lag > 0 && isNumber(margin) && margin < MARGIN_SECONDS) tags.push({ level: "bad", word: `loses in ${duration(margin)}`, why: "retention deletes the oldest unread record then" });
+  const reading = READING[partition.reading];
+  if (reading) tags.push(reading);
+  else if (isBehind(partition) && !(rate > 0) && !(age < BEHIND_SECONDS)) tags.push({ level: "bad", word: "stuck", why: "records wait, but nothing was committed in the last minute" });
+  if (partition.lost_records > 0) tags.push({ level: "warn", word: `${count(partition.lost_records)} lost`, why: "deleted by retention before they were read" });
+  return tags;
+}
+
+/** A partition that gets this many times the mean is hot. */
+export const HOT_RATIO = 2;
+
+/** The sentence at the top of the overview. */
+export function headline(groups) {
+  const late = groups.filter(isBehind);
+  if (groups.length === 0) return { late: 0, words: "No consumer groups yet." };
+  if (late.length === 0) return { late: 0, words: groups.length === 1 ? "The one group keeps up." : `All ${count(groups.length)} groups keep up.` };
+  return { late: late.length, words: `${count(late.length)} of ${counted(groups.length, "group")} ${late.length === 1 ? "is" : "are"} behind by a minute or more.` };
+}
