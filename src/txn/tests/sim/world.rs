@@ -63,7 +63,7 @@ impl World {
         let partitions = 1 + chance.below(3) as usize;
         let version =
             [TransactionVersion::V2, TransactionVersion::V2, TransactionVersion::V0, TransactionVersion::V1][chance.below(4) as usize];
-        let syncs = chance.one_in(2);
+        let syncs = chance.one_in(2) || bug.is_some_and(Bug::needs_power_loss);
         let mut broker = Broker::new(Settings { slots, partitions, version, syncs, bug });
         if chance.one_in(3) {
             (0..slots).for_each(|slot| broker.seed_epoch(slot, i16::MAX - 2 - chance.below(9) as i16));
@@ -264,7 +264,8 @@ impl World {
         }
         match self.chance.below(10) {
             0..=3 if self.broker.up => {
-                let power = self.broker.settings.syncs && self.chance.one_in(2);
+                let always = self.broker.settings.bug.is_some_and(Bug::needs_power_loss);
+                let power = self.broker.settings.syncs && (always || self.chance.one_in(2));
                 // That bug is to be found by what it does.
                 if self.broker.settings.bug != Some(Bug::RestartsForgetTheNextId) {
                     self.broker.check_replay()?;
