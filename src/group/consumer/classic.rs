@@ -67,6 +67,10 @@ impl ConsumerDraft<'_> {
             return Ok(Joined::error(ErrorCode::MemberIdRequired, id.clone()));
         }
         let subscription = Subscription::read(&protocol.metadata).ok_or(ErrorCode::InconsistentGroupProtocol)?;
+        // It was taken out and doesn't know. One that was just given its id has nothing yet.
+        if !new && !self.group.members.contains_key(id) && !subscription.owned.is_empty() {
+            return Err(ErrorCode::UnknownMemberId);
+        }
         let downgrades = self.admit(join, id)?;
 
         let old = self.group.members.get(id).cloned();

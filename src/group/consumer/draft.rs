@@ -1,6 +1,11 @@
 //! A decision on one consumer group in the making: a copy of the group to which each record is applied as it is made, and what comes of it.
 
-use super::{Consumer, ConsumerMember, Heartbeaten, MemberState, Partitions, Timers, pace::Why, reconcile::Step};
+use super::{
+    Consumer, ConsumerMember, Heartbeaten, MemberState, Partitions, Timers,
+    pace::Why,
+    planted::{self, Mistake},
+    reconcile::Step,
+};
 use crate::{
     group::{
         Classic, ConsumerGroupMetadata, ConsumerRecord, Decision, Epoch, GroupId, GroupSettings, MemberId, Note, Now, Record, Reply,
@@ -22,6 +27,9 @@ pub(in crate::group) struct Surroundings<'a> {
 
 impl Surroundings<'_> {
     pub fn session_timeout_ms(&self) -> i64 {
+        if planted::is(Mistake::WaitsForEver) {
+            return i64::MAX;
+        }
         self.own.consumer_session_timeout_ms.unwrap_or(self.settings.group_consumer_session_timeout_ms).into()
     }
 
@@ -198,7 +206,7 @@ impl Consumer {
             target: self.targets.get(&member.id).unwrap_or(&nothing),
             subscribes: &|topic| topics.by_id(topic).is_some_and(|topic| self.subscribes(member, topic.name.as_str())),
             subscription_changed,
-            is_free: &|topic, partition| !self.owners.contains_key(&(topic, partition)),
+            is_free: &|topic, partition| planted::is(Mistake::GrantsWhatOthersHave) || !self.owners.contains_key(&(topic, partition)),
             owned,
         };
         step.next(member)

@@ -2,9 +2,10 @@
 //! joins, and a classic one again when the last is gone.
 
 use super::{
-    Consumer, ConsumerMember, MemberState, Owned,
+    Consumer, ConsumerMember, MemberState,
     classic::{by_id, by_name},
     draft::{ConsumerDraft, Refusal, Surroundings},
+    planted::{self, Mistake},
 };
 use crate::{
     group::{
@@ -17,7 +18,7 @@ use crate::{
         },
         subscription::{self, Assignment, CONSUMER_PROTOCOL_TYPE, Subscription},
     },
-    types::{ErrorCode, Millis, PartitionIndex, TopicId},
+    types::{ErrorCode, Millis, PartitionIndex, TopicId, TopicName},
 };
 use std::collections::BTreeSet;
 
@@ -39,9 +40,8 @@ impl<'a> ConsumerDraft<'a> {
             return Err(refused(id, "the group size exceeds the consumer group maximum size"));
         }
         let epoch = Epoch(classic.generation().0.max(0));
-        let mut taken = BTreeSet::new();
-        let members = classic.members().map(|member| converted(id, member, classic, epoch, around.topics, &mut taken));
-        let members: Vec<ConsumerMember> = members.collect::<Result<_, _>>()?;
+        let said: Vec<Said<'_>> = classic.members().map(|member| Said::by(id, member, classic)).collect::<Result<_, _>>()?;
+        let members = converted(&said, epoch, around.topics);
 
         let mut draft = Self::of(around, id.clone(), Consumer::new(around.topics_version));
         for member in classic.members() {
@@ -108,35 +108,58 @@ impl<'a> ConsumerDraft<'a> {
     }
 }
 
-/// A member of a classic group as a member of a consumer group.
-fn converted(
-    group: &GroupId,
-    member: &Member,
-    classic: &Classic,
-    epoch: Epoch,
-    topics: &dyn Topics,
-    taken: &mut BTreeSet<(TopicId, PartitionIndex)>,
-) -> Result<ConsumerMember, Refusal> {
-    let malformed = || refused(group, "the embedded consumer protocol is malformed");
-    let protocol = classic.protocol().and_then(|name| member.metadata(name)).or_else(|| member.protocols.first().map(|p| &p.metadata));
-    let subscription = protocol.and_then(|bytes| Subscription::read(bytes)).ok_or_else(malformed)?;
-    let assignment = Assignment::read(&member.assignment).ok_or_else(malformed)?;
-    if assignment.user_data {
-        let why = "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor before \
-                   re-attempting the upgrade";
-        return Err(refused(group, why));
+/// What a classic member said and was given.
+struct Said<'a> {
+    member: &'a Member,
+    subscription: Subscription,
+    assignment: Assignment,
+}
+
+impl<'a> Said<'a> {
+    fn by(group: &GroupId, member: &'a Member, classic: &Classic) -> Result<Self, Refusal> {
+        let malformed = || refused(group, "the embedded consumer protocol is malformed");
+        let protocol = classic.protocol().and_then(|name| member.metadata(name)).or_else(|| member.protocols.first().map(|p| &p.metadata));
+        let subscription = protocol.and_then(|bytes| Subscription::read(bytes)).ok_or_else(malformed)?;
+        let assignment = Assignment::read(&member.assignment).ok_or_else(malformed)?;
+        if assignment.user_data {
+            let why = "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor before \
+                       re-attempting the upgrade";
+            return Err(refused(group, why));
+        }
+        Ok(Self { member, subscription, assignment })
     }
-    let mut assigned = Owned::new();
-    for (topic, partitions) in by_id(&assignment.partitions, topics) {
-        // A leader that gave a partition to two: the first has it.
-        for partition in partitions.into_iter().filter(|partition| taken.insert((topic, *partition))) {
-            assigned.entry(topic).or_default().insert(partition, epoch);
+}
+
+/// The members of a classic group as members of a consumer group. In the midst of a rebalance a cooperative member has what it said when it
+/// joined, and perhaps no assignment.
+fn converted(said: &[Said<'_>], epoch: Epoch, topics: &dyn Topics) -> Vec<ConsumerMember> {
+    let mut members: Vec<ConsumerMember> = said.iter().map(|said| bare(said, epoch)).collect();
+    // A leader that gave a partition to two, or members that both claim it: the first has it.
+    let mut taken = BTreeSet::<(TopicId, PartitionIndex)>::new();
+    let mut take = |partitions: &[(TopicName, Vec<PartitionIndex>)], member: &mut ConsumerMember| {
+        for (topic, partitions) in by_id(partitions, topics) {
+            for partition in partitions.into_iter().filter(|partition| taken.insert((topic, *partition))) {
+                member.assigned.entry(topic).or_default().insert(partition, epoch);
+            }
+        }
+    };
+    for (said, member) in said.iter().zip(&mut members) {
+        take(&said.assignment.partitions, member);
+    }
+    if !planted::is(Mistake::ForgetsOnUpgrade) {
+        for (said, member) in said.iter().zip(&mut members) {
+            take(&said.subscription.owned, member);
         }
     }
-    Ok(ConsumerMember {
+    members
+}
+
+fn bare(said: &Said<'_>, epoch: Epoch) -> ConsumerMember {
+    let Said { member, subscription, .. } = said;
+    ConsumerMember {
         metadata: ConsumerMemberMetadata {
             instance_id: member.instance_id.clone(),
-            rack_id: subscription.rack_id.filter(|rack| !rack.is_empty()),
+            rack_id: subscription.rack_id.clone().filter(|rack| !rack.is_empty()),
             client_id: member.client_id.clone(),
             client_host: member.client_host.clone(),
             subscribed_topic_names: subscription.topics.iter().map(|topic| topic.as_str().into()).collect(),
@@ -148,9 +171,8 @@ fn converted(
         epoch,
         previous_epoch: epoch,
         state: MemberState::Stable,
-        assigned,
         ..ConsumerMember::new(member.id.clone())
-    })
+    }
 }
 
 impl Consumer {

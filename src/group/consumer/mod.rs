@@ -18,6 +18,7 @@ mod leave;
 mod migrate;
 mod offsets;
 mod pace;
+pub(super) mod planted;
 mod reconcile;
 mod regex;
 mod state;

@@ -1,6 +1,9 @@
 //! Who may commit and fetch offsets of a consumer group, by the epoch that it says it is in.
 
-use super::{Consumer, ConsumerMember, Owned};
+use super::{
+    Consumer, ConsumerMember, Owned,
+    planted::{self, Mistake},
+};
 use crate::{
     group::{Commit, Epoch, Topics},
     types::{ErrorCode, TopicPartition},
@@ -16,7 +19,7 @@ impl Consumer {
     /// had before, and has still, or has still to let go (KIP-1251).
     pub(in crate::group) fn check_commit(&self, topics: &dyn Topics, commit: &Commit, transactional: bool) -> Result<(), ErrorCode> {
         let epoch = Epoch(commit.from.generation.0);
-        if epoch < Epoch(0) && self.members.is_empty() {
+        if epoch < Epoch(0) && self.members.is_empty() || planted::is(Mistake::BelievesCommits) {
             // An administrator, or a consumer that assigns partitions to itself.
             return Ok(());
         }

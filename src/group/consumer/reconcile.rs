@@ -1,6 +1,9 @@
 //! The next step of a member towards its target assignment (`CurrentAssignmentBuilder`): first it lets go, then it gets what is free.
 
-use super::{ConsumerMember, MemberState, Owned, Partitions};
+use super::{
+    ConsumerMember, MemberState, Owned, Partitions,
+    planted::{self, Mistake},
+};
 use crate::{
     group::Epoch,
     types::{PartitionIndex, TopicId},
@@ -43,7 +46,7 @@ impl Step<'_> {
     }
 
     fn still_owns(&self, partitions: &Owned) -> bool {
-        let Some(owned) = self.owned else { return true };
+        let Some(owned) = self.owned else { return !planted::is(Mistake::TakesSilenceForRelease) };
         let both = |(topic, mine): (&TopicId, &BTreeSet<PartitionIndex>)| {
             partitions.get(topic).is_some_and(|revoked| mine.iter().any(|partition| revoked.contains_key(partition)))
         };

@@ -7,6 +7,7 @@ mod holding;
 mod offsets;
 mod reconciling;
 mod regex;
+mod sim;
 mod statics;
 
 use super::ctx::*;

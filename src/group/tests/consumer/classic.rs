@@ -1,20 +1,51 @@
 //! Groups that change their protocol while they have members.
 
 use super::*;
-use crate::group::{classic::State, subscription::Assignment};
+use crate::group::{
+    classic::State,
+    subscription::{Assignment, Subscription},
+};
+
+/// A subscription (version 1) to topics, that says what its member has.
+pub fn subscription_of(topics: &[&str], owned: &BTreeMap<TopicName, Vec<PartitionIndex>>) -> bytes::Bytes {
+    let mut bytes = subscription(topics).to_vec();
+    bytes[1] = 1;
+    bytes.extend((owned.len() as i32).to_be_bytes());
+    for (topic, partitions) in owned {
+        bytes.extend((topic.as_str().len() as i16).to_be_bytes());
+        bytes.extend(topic.as_str().as_bytes());
+        bytes.extend((partitions.len() as i32).to_be_bytes());
+        partitions.iter().for_each(|partition| bytes.extend(partition.0.to_be_bytes()));
+    }
+    bytes.into()
+}
+
+/// What a cooperative leader gives to each: an even share, but nothing that another member still has.
+pub fn assign(members: &[JoinedMember], topics: &dyn Topics) -> BTreeMap<MemberId, bytes::Bytes> {
+    let said: Vec<_> = members.iter().map(|member| Subscription::read(&member.metadata).unwrap()).collect();
+    let names: BTreeSet<&TopicName> = said.iter().flat_map(|said| &said.topics).collect();
+    let mut given: Vec<BTreeMap<TopicName, Vec<PartitionIndex>>> = vec![BTreeMap::new(); members.len()];
+    for topic in names.into_iter().filter_map(|name| topics.by_name(name.as_str())) {
+        let subscribers: Vec<usize> = (0..members.len()).filter(|at| said[*at].topics.contains(&topic.name)).collect();
+        for index in 0..topic.partitions {
+            let partition = PartitionIndex(index);
+            let has = |at: &usize| said[*at].owned.iter().any(|(name, set)| *name == topic.name && set.contains(&partition));
+            let share = subscribers[index as usize % subscribers.len()];
+            if !(0..members.len()).any(|at| at != share && has(&at)) {
+                given[share].entry(topic.name.clone()).or_default().push(partition);
+            }
+        }
+    }
+    let write = |partitions: BTreeMap<_, _>| Assignment { partitions: partitions.into_iter().collect(), user_data: false }.write(1);
+    members.iter().map(|member| member.member_id.clone()).zip(given.into_iter().map(write)).collect()
+}
 
 /// A classic member's JoinGroup with a subscription to `t` that says what it has.
 fn classic_join(name: &str, owned: impl IntoIterator<Item = i32>) -> Join {
-    let owned: Vec<i32> = owned.into_iter().collect();
-    let mut bytes = subscription(&["t"]).to_vec();
-    bytes[1] = 1;
-    bytes.extend(i32::from(!owned.is_empty()).to_be_bytes());
-    if !owned.is_empty() {
-        bytes.extend([0, 1, b't']);
-        bytes.extend((owned.len() as i32).to_be_bytes());
-        owned.iter().for_each(|index| bytes.extend(index.to_be_bytes()));
-    }
-    Join { protocols: Arc::new([Protocol { name: "cooperative-sticky".into(), metadata: bytes.into() }]), ..join(name) }
+    let owned: Vec<PartitionIndex> = owned.into_iter().map(PartitionIndex).collect();
+    let owned = if owned.is_empty() { BTreeMap::new() } else { [(TopicName::new("t").unwrap(), owned)].into() };
+    let metadata = subscription_of(&["t"], &owned);
+    Join { protocols: Arc::new([Protocol { name: "cooperative-sticky".into(), metadata }]), ..join(name) }
 }
 
 fn assignment_of(partitions: &[i32]) -> bytes::Bytes {
@@ -167,6 +198,17 @@ fn a_classic_member_that_does_not_follow_in_time_is_out() {
     assert_eq!(kip.heartbeat(&c), ErrorCode::UnknownMemberId);
     assert_eq!(kip.ok(beat("n", 2)), (3, Some(vec![0, 1, 2, 3])));
     kip.check_replay();
+}
+
+#[test]
+fn one_that_was_taken_out_does_not_come_back_with_what_it_had() {
+    let mut kip = Kip::new(4);
+    let c = classic_group(&mut kip);
+    kip.ok(joining("n"));
+    kip.leave(&[(&c.member_id, None)]);
+    let again = Join { member_id: c.member_id.clone(), ..classic_join("c", [0, 1]) };
+    assert_eq!(kip.join_now(again).error, ErrorCode::UnknownMemberId);
+    assert_eq!(kip.join_now(Join { member_id: c.member_id, ..classic_join("c", []) }).error, ErrorCode::None);
 }
 
 #[test]
