@@ -101,6 +101,16 @@ fn confluent_kafka_python_cooperative() {
 }
 
 #[test]
+fn confluent_kafka_python_kip_848() {
+    comes_and_goes(Client::Python, Strategy::Consumer);
+}
+
+#[test]
+fn kafka_clients_kip_848() {
+    comes_and_goes(Client::Java, Strategy::Consumer);
+}
+
+#[test]
 fn kafka_clients_eager() {
     comes_and_goes(Client::Java, Strategy::Range);
 }

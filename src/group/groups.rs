@@ -345,7 +345,7 @@ impl Groups {
     /// Answers a heartbeat that is held back: another request waits behind it on its connection, or the connection is gone.
     pub fn decide_release(&self, now: Now, group: &GroupId, ticket: Ticket) -> Decision<()> {
         let consumer = self.get(group).and_then(Group::consumer);
-        consumer.map_or_else(|| Decision::only(()), |consumer| consumer.decide_release(&self.surroundings(now, group), group, ticket))
+        consumer.map_or_else(|| Decision::only(()), |consumer| consumer.decide_release(self.surroundings(now, group), group, ticket))
     }
 
     /// After [`Groups::learn`], for each group that may care: members whose heartbeats are held back hear of it at once.

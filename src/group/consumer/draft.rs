@@ -161,9 +161,7 @@ impl<'a> ConsumerDraft<'a> {
         for (id, held) in held {
             let Some(member) = self.group.members.get(&id).cloned() else { continue };
             let news = match self.group.step(&member, self.around.topics, false, None) {
-                Ok(next) => {
-                    next.state != member.state || next.assigned != member.assigned || next.pending_revocation != member.pending_revocation
-                }
+                Ok(next) => next.differs_in_partitions(&member),
                 Err(_) => false,
             };
             // A member that has just come has no epoch to go on with until it is answered.

@@ -179,20 +179,23 @@ impl Consumer {
         if !settled || !same || fenced {
             return None;
         }
+        let mut timers = self.memory.timers.get(&member.id).copied().unwrap_or_default();
+        let may_hold = !heartbeat.is_full() && member.state != MemberState::UnrevokedPartitions;
+        let hold_ms = if may_hold { pace::hold_ms(timers.told_ms, heartbeat.hold_ms) } else { 0 };
+        // A new epoch alone can wait until the answer leaves: in a group that changes, members would hear of nothing else.
         let stays = member.is_reconciled_to(self.target.assignment_epoch)
-            || self.step(member, around.topics, false, heartbeat.owned.as_ref()).is_ok_and(|next| next == **member);
+            || self.step(member, around.topics, false, heartbeat.owned.as_ref()).is_ok_and(|next| {
+                next == **member || hold_ms > 0 && member.epoch < self.target.assignment_epoch && !next.differs_in_partitions(member)
+            });
         if !stays {
             return None;
         }
-        let mut timers = self.memory.timers.get(&member.id).copied().unwrap_or_default();
         let mut replies = Vec::new();
         // Nobody reads the answer to an earlier one any more, but it may hold up a connection.
         if let Some(held) = timers.held.take() {
             replies.push((held.ticket, Reply::Heartbeat(self.heartbeaten(around, member, held.whole, Why::News))));
         }
         timers.holds = heartbeat.hold_ms > 0;
-        let may_hold = !heartbeat.is_full() && member.state != MemberState::UnrevokedPartitions;
-        let hold_ms = if may_hold { pace::hold_ms(timers.told_ms, heartbeat.hold_ms) } else { 0 };
         timers.session = Some(around.after(hold_ms.saturating_add(around.session_timeout_ms())));
         if hold_ms > 0 {
             timers.held = Some(Held { ticket: heartbeat.ticket, until: around.after(hold_ms), whole: false });
@@ -205,10 +208,10 @@ impl Consumer {
         Some(Decision { volatile: Some(volatile), replies, ..Decision::only(()) })
     }
 
-    /// Answers a heartbeat that is held back, with nothing new.
+    /// Answers a heartbeat that is held back, with nothing new but perhaps an epoch.
     pub(in crate::group) fn decide_release(
         &self,
-        around: &Surroundings<'_>,
+        around: Surroundings<'_>,
         group: &crate::group::GroupId,
         ticket: crate::group::Ticket,
     ) -> Decision<()> {
@@ -217,9 +220,14 @@ impl Consumer {
         let Some((id, member, timers)) = found.and_then(|(id, timers)| Some((id, self.members.get(id)?, timers))) else {
             return Decision::only(());
         };
+        if self.is_behind(member) {
+            let mut draft = ConsumerDraft::of(around, group.clone(), self.clone());
+            draft.bring_up(id);
+            return draft.finish(());
+        }
         let session = Some(around.after(around.session_timeout_ms()));
         let whole = timers.held.is_some_and(|held| held.whole);
-        let answer = self.heartbeaten(around, member, whole, Why::Interrupted);
+        let answer = self.heartbeaten(&around, member, whole, Why::Interrupted);
         let timers = Timers { held: None, session, told_ms: answer.heartbeat_interval_ms, ..*timers };
         Decision {
             volatile: Some(Volatile::Timers { group: group.clone(), changed: vec![(id.clone(), timers)] }),
@@ -299,6 +307,14 @@ impl<'a> ConsumerDraft<'a> {
             self.timers(id).held = Some(Held { ticket: heartbeat.ticket, until, whole });
             return Ok(());
         }
+        // A member that says that it let go has nothing more to hear but an epoch: it is here already when others let go, too.
+        let hold_ms =
+            if whole || held.is_some() || self.has_news(id) { 0 } else { pace::hold_ms(self.timers(id).told_ms, heartbeat.hold_ms) };
+        if hold_ms > 0 {
+            let until = self.around.after(hold_ms);
+            self.timers(id).held = Some(Held { ticket: heartbeat.ticket, until, whole });
+            return Ok(());
+        }
         if let Some(answer) = self.answer(id, whole) {
             if let Some(held) = held {
                 self.reply(held.ticket, answer.clone());
@@ -306,6 +322,21 @@ impl<'a> ConsumerDraft<'a> {
             self.reply(heartbeat.ticket, answer);
         }
         Ok(())
+    }
+
+    /// Takes a member on whose heartbeat was held back, and answers it.
+    pub(super) fn bring_up(&mut self, id: &MemberId) {
+        // A member in a state of a newer coordinator's hears of it with its next heartbeat.
+        let _ = self.reconcile(id, false, None);
+        self.answer_held(id);
+        self.settle();
+    }
+
+    /// By this decision it has other partitions, or such as it must let go.
+    fn has_news(&self, id: &MemberId) -> bool {
+        let Some(member) = self.group.member(id) else { return true };
+        let changed = self.was.member(id).is_none_or(|was| was.assigned != member.assigned);
+        changed || member.state == MemberState::UnrevokedPartitions || member.classic().is_some()
     }
 
     /// It shall have partitions, or may, and has none yet.

@@ -233,6 +233,11 @@ impl ConsumerMember {
         self.metadata.subscribed_topic_regex.as_ref().filter(|regex| !regex.is_empty())
     }
 
+    /// Whether more than its epoch is another.
+    pub(super) fn differs_in_partitions(&self, from: &Self) -> bool {
+        self.state != from.state || self.assigned != from.assigned || self.pending_revocation != from.pending_revocation
+    }
+
     pub(super) fn is_reconciled_to(&self, target: Epoch) -> bool {
         self.state == MemberState::Stable && self.epoch == target
     }

@@ -4,7 +4,7 @@
 //! whole interval, but not for longer: librdkafka gives up on an answer that takes as long as the interval which it was told before. And the
 //! interval is short only while it makes a difference, since every member of every group keeps to it.
 
-use super::{Consumer, ConsumerMember, Timers, draft::Surroundings};
+use super::{Consumer, ConsumerMember, MemberState, Timers, draft::Surroundings};
 
 /// What is left of the interval when an answer leaves at the latest, for the way to the client.
 const MARGIN_MS_MIN: i64 = 200;
@@ -34,6 +34,11 @@ pub(super) fn hold_ms(told_ms: i32, asked_ms: i64) -> i64 {
 }
 
 impl Consumer {
+    /// It was not told of the newest epoch yet, as its heartbeat was held back.
+    pub(super) fn is_behind(&self, member: &ConsumerMember) -> bool {
+        member.state != MemberState::UnrevokedPartitions && member.classic().is_none() && member.epoch < self.target.assignment_epoch
+    }
+
     /// The interval that a member is told.
     pub(super) fn interval_ms(&self, around: &Surroundings<'_>, member: &ConsumerMember, why: Why) -> i32 {
         let usual = around.heartbeat_interval_ms();

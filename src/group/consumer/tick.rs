@@ -39,6 +39,15 @@ impl Consumer {
             draft.tick(gone);
             return draft.finish(());
         }
+        let is_up = |timers: &Timers| timers.held.is_some_and(|held| held.until <= now);
+        let behind: Vec<MemberId> =
+            members().filter(|(_, timers, member)| is_up(timers) && self.is_behind(member)).map(|(id, ..)| id.clone()).collect();
+        if !behind.is_empty() {
+            let mut draft = ConsumerDraft::of(around, group.clone(), self.clone());
+            behind.iter().for_each(|id| draft.bring_up(id));
+            // The others whose time is up have theirs in the next look, which is due at once.
+            return draft.finish(());
+        }
         // Nothing but heartbeats that were held back for their time: the group isn't copied.
         let mut decision = Decision::only(());
         let mut changed = Vec::new();
