@@ -5,9 +5,13 @@
 mod cleaner;
 mod lag;
 mod mover;
+pub(crate) mod transactions;
 
 use crate::{
-    api::{Context, context::ContextService},
+    api::{
+        Context,
+        context::{ContextService, Parts},
+    },
     cluster::{Change, Cluster, FoundPartition, Image, Publisher, Topic, Verdict},
     config::{HostPort, Listener, ServerConfig},
     coordinator::{CoordinatorSettings, GroupCoordinator, OFFSETS_TOPIC},
@@ -107,6 +111,7 @@ impl Broker {
         let mut clockwork = JoinSet::new();
         clockwork.spawn(tick(context.clone(), stop.subscribe()));
         run_groups(&context, &stop, &mut clockwork);
+        transactions::run(&context, &stop, &mut clockwork);
         let cleaner = cleaner::Cleaner::start(&context)?;
         let mover = mover::Mover::start(&context)?;
         let _ = source.compactor.set(cleaner.compactor().clone());
@@ -177,7 +182,7 @@ fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, s
         ..LogSettings::default()
     };
     let logs = Logs::lock(disk.clone(), settings).context("take the data directories (log.dirs)")?;
-    let cluster = Cluster::open(disk, &config)?;
+    let cluster = Arc::new(Cluster::open(disk, &config)?);
     if cluster.journal_cut_bytes > 0 {
         tracing::warn!(bytes = cluster.journal_cut_bytes, "cut an unfinished change off the metadata journal; it was not acknowledged");
     }
@@ -185,8 +190,10 @@ fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, s
     let logs = Arc::new(logs);
     let groups = Arc::new(GroupCoordinator::new(coordinator_settings(&config), logs.clone(), clock.clone()));
     groups.open(&cluster.image());
+    let load_threads = config.num_recovery_threads_per_data_dir;
+    let (transactions, markers) = transactions::build(&config.transactions, load_threads, &cluster, &logs, &groups, &clock);
     cluster.publish_to(Arc::new(LogsPublisher { logs: logs.clone(), groups: groups.clone(), clock: clock.clone() }));
-    Ok(Context::new(config, cluster, logs, clock, groups, registry, stopping))
+    Ok(Context::new(Parts { config, cluster, logs, clock, groups, transactions, markers }, registry, stopping))
 }
 
 fn coordinator_settings(config: &ServerConfig) -> CoordinatorSettings {

@@ -5,7 +5,7 @@ use crate::{
     cluster::{Cluster, Image, Topic},
     codec::header::{Prelude, client_id_text, peek_client_id},
     config::ServerConfig,
-    coordinator::GroupCoordinator,
+    coordinator::{GroupCoordinator, LogMarkers, TransactionCoordinator},
     lag::Sampler,
     log::{Logs, PartitionLog},
     net::{Answer, Answered, ConnectionInfo, Refusal, Service},
@@ -22,10 +22,12 @@ use super::fetch_session::FetchSessions;
 /// One for the whole broker.
 pub struct Context {
     pub config: Arc<ServerConfig>,
-    pub cluster: Cluster,
+    pub cluster: Arc<Cluster>,
     pub logs: Arc<Logs>,
     pub clock: Arc<dyn Clock>,
     pub groups: Arc<GroupCoordinator>,
+    pub transactions: Arc<TransactionCoordinator>,
+    pub markers: Arc<LogMarkers>,
     pub sessions: Mutex<FetchSessions>,
     pub events: Events,
     /// How far behind the groups are; Fetch notes who fetches what.
@@ -35,23 +37,28 @@ pub struct Context {
     refusals: RateLimited,
 }
 
+/// What a context is made of.
+pub struct Parts {
+    pub config: Arc<ServerConfig>,
+    pub cluster: Arc<Cluster>,
+    pub logs: Arc<Logs>,
+    pub clock: Arc<dyn Clock>,
+    pub groups: Arc<GroupCoordinator>,
+    pub transactions: Arc<TransactionCoordinator>,
+    pub markers: Arc<LogMarkers>,
+}
+
 /// Log lines a second for refused connections: a scanner must not fill the disk.
 const REFUSAL_LINES_PER_SECOND: u32 = 10;
 
 impl Context {
-    pub fn new(
-        config: Arc<ServerConfig>,
-        cluster: Cluster,
-        logs: Arc<Logs>,
-        clock: Arc<dyn Clock>,
-        groups: Arc<GroupCoordinator>,
-        registry: &Registry,
-        stopping: watch::Receiver<bool>,
-    ) -> Self {
+    pub fn new(parts: Parts, registry: &Registry, stopping: watch::Receiver<bool>) -> Self {
+        let Parts { config, cluster, logs, clock, groups, transactions, markers } = parts;
         let sessions = Mutex::new(FetchSessions::new(config.max_incremental_fetch_session_cache_slots));
         let events = Events::new(registry, APIS.iter().map(|api| api.name));
         let refusals = RateLimited::per_second(REFUSAL_LINES_PER_SECOND);
-        Self { config, cluster, logs, clock, groups, sessions, events, lag: Sampler::default(), stopping, refusals }
+        let lag = Sampler::default();
+        Self { config, cluster, logs, clock, groups, transactions, markers, sessions, events, lag, stopping, refusals }
     }
 
     pub fn now(&self) -> Millis {

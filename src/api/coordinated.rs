@@ -12,6 +12,7 @@ use crate::{
 use kafka_protocol::protocol::{Encodable, StrBytes};
 use std::{
     future::Future,
+    io,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
 };
@@ -71,6 +72,31 @@ where
     };
     let (response, error) = respond(&request, reply);
     request.ready(&response, error)
+}
+
+/// The same where deciding may block on the disk.
+pub(super) fn when_committed_on_disk_thread<R, T>(
+    context: &Arc<Context>,
+    request: Request,
+    decide: impl FnOnce(&Context) -> Result<Outcome<R>, ErrorCode> + Send + 'static,
+    respond: impl FnOnce(&Request, Result<R, ErrorCode>) -> (T, ErrorCode) + Send + 'static,
+) -> Result<Answer, Refusal>
+where
+    R: Send + 'static,
+    T: Encodable,
+{
+    let context = context.clone();
+    Ok(Answer::Later(Box::pin(async move {
+        let decided = tokio::task::spawn_blocking(move || decide(&context)).await;
+        let outcome = decided.map_err(|error| codec::reply::EncodeError::from(&io::Error::other(error)))?;
+        let reply = match outcome {
+            Ok(Outcome { reply, committing: Some(committing) }) => committing.wait().await.map(|()| reply),
+            Ok(Outcome { reply, committing: None }) => Ok(reply),
+            Err(error) => Err(error),
+        };
+        let (response, error) = respond(&request, reply);
+        request.reply(&response, error)
+    })))
 }
 
 /// Answers once the group does, or at once if it already has. When the broker stops, whoever waits is sent to look for the coordinator.

@@ -1,8 +1,9 @@
 //! FindCoordinator (key 10), versions 0 to 6.
 //!
-//! - Where a group's coordinator is: the leader of its partition of `__consumer_offsets`, which is created when the first one is looked
-//!   for. Unlike Kafka, which says COORDINATOR_NOT_AVAILABLE while it creates the topic, the answer waits for it.
-//! - Version 1 has key types: 0 groups, 1 transactions, 2 shares (version 6). The last two have no coordinator here: INVALID_REQUEST, so
+//! - Where a group's coordinator is: the leader of its partition of `__consumer_offsets`, and a transactional id's, of
+//!   `__transaction_state`. The topics are created when the first one is looked for. Unlike Kafka, which says COORDINATOR_NOT_AVAILABLE while
+//!   it creates the topic, the answer waits for it.
+//! - Version 1 has key types: 0 groups, 1 transactions, 2 shares (version 6). The last has no coordinator here: INVALID_REQUEST, so
 //!   that a client fails with a reason instead of asking for ever. Version 3 is flexible, 4 asks for many keys (KIP-699).
 
 use super::{
@@ -29,16 +30,26 @@ pub const API: Api = Api {
     frame_max: FrameMax::Control,
     body: Body::Shaped(Shape(&[until(3, TEXT), since(1, I8), since(4, Kind::Array(&TEXT))])),
     run,
-    note: "of groups; transactions have none yet",
+    note: "of groups and transactions",
 };
 
 const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
 
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked: FindCoordinatorRequest = request.decode()?;
-    if asked.key_type == GROUP && !context.groups.is_open(&context.image()) {
+    let image = context.image();
+    let is_missing = match asked.key_type {
+        GROUP => !context.groups.is_open(&image),
+        TRANSACTION => !context.transactions.is_open(&image),
+        _ => false,
+    };
+    if is_missing {
         return on_disk_thread(context, request, move |context, request| {
-            let made = context.groups.ensure_topic(&context.cluster);
+            let made = match asked.key_type {
+                GROUP => context.groups.ensure_topic(&context.cluster),
+                _ => context.transactions.ensure_topic(&context.cluster),
+            };
             respond(context, request, &asked, made)
         });
     }
@@ -54,8 +65,8 @@ struct Found {
 }
 
 fn find(context: &Context, request: &Request, key_type: i8) -> Result<Found, (ErrorCode, &'static str)> {
-    if key_type != GROUP {
-        return Err((ErrorCode::InvalidRequest, "This broker has coordinators of consumer groups only."));
+    if !matches!(key_type, GROUP | TRANSACTION) {
+        return Err((ErrorCode::InvalidRequest, "This broker has coordinators of consumer groups and transactions only."));
     }
     let image = context.image();
     let node_id = context.config.node_id;

@@ -3,6 +3,8 @@
 //! Dispatch, ApiVersions, metric labels and README's table all come from [`APIS`]. A handler gets a [`Request`] whose body has the
 //! shape that its [`Api`] declares, so the codec crate decodes it in bounded memory.
 
+pub mod add_offsets_to_txn;
+pub mod add_partitions_to_txn;
 pub mod alter_configs;
 pub mod alter_replica_log_dirs;
 pub mod api_versions;
@@ -20,7 +22,10 @@ pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
 pub mod describe_log_dirs;
+pub mod describe_producers;
 pub mod describe_topic_partitions;
+pub mod describe_transactions;
+pub mod end_txn;
 pub mod fetch;
 pub mod fetch_session;
 pub mod find_coordinator;
@@ -32,6 +37,7 @@ pub mod leave_group;
 pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
+pub mod list_transactions;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_delete;
@@ -41,7 +47,10 @@ pub mod produce;
 pub mod request;
 mod resources;
 pub mod sync_group;
+mod transactional;
+pub mod txn_offset_commit;
 pub mod update_features;
+pub mod write_txn_markers;
 
 use crate::{
     codec::{Malformed, RequestHeader, header::Prelude, shape::Shape},
@@ -119,6 +128,11 @@ pub static APIS: &[&Api] = &[
     &delete_records::API,
     &init_producer_id::API,
     &offset_for_leader_epoch::API,
+    &add_partitions_to_txn::API,
+    &add_offsets_to_txn::API,
+    &end_txn::API,
+    &write_txn_markers::API,
+    &txn_offset_commit::API,
     &describe_configs::API,
     &alter_configs::API,
     &alter_replica_log_dirs::API,
@@ -129,6 +143,9 @@ pub static APIS: &[&Api] = &[
     &offset_delete::API,
     &update_features::API,
     &describe_cluster::API,
+    &describe_producers::API,
+    &describe_transactions::API,
+    &list_transactions::API,
     &consumer_group_heartbeat::API,
     &consumer_group_describe::API,
     &list_config_resources::API,

@@ -2,8 +2,8 @@
 //!
 //! - What a group committed: for the partitions asked for (offset −1 where there is nothing, and no error), or from version 2 on with null
 //!   topics for all. An error of the group is each partition's in version 1, the request's from 2 on, the group's from 8 on.
-//! - Version 5 has leader epochs, 6 is flexible, 7 asks for stable offsets (KIP-447: none is pending here), 8 asks for many groups, 9
-//!   names the member and its epoch, which consumer groups check.
+//! - Version 5 has leader epochs, 6 is flexible, 7 asks for stable offsets (KIP-447: UNSTABLE_OFFSET_COMMIT while a transaction may change
+//!   one), 8 asks for many groups, 9 names the member and its epoch, which consumer groups check.
 
 use super::{
     Api, Body, Context, FrameMax, Request,
@@ -58,7 +58,7 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
             let answer = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
             let (member, epoch) = (group.member_id.as_deref(), Epoch(group.member_epoch));
             let fetched = context.groups.query(&group.group_id, |groups| {
-                groups.check_fetch(&group.group_id, member, epoch).map(|()| fetch(groups, &group.group_id, &topics))
+                groups.check_fetch(&group.group_id, member, epoch).map(|()| fetch(groups, &group.group_id, &topics, asked.require_stable))
             });
             match fetched.and_then(|fetched| fetched) {
                 Ok(topics) => answer.with_topics(topics),
@@ -71,7 +71,7 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     }
     // Before version 2 nothing could be null.
     let topics: Asked<'_> = asked.topics.as_ref().map(|topics| topics.iter().map(|t| (&t.name, &*t.partition_indexes)).collect());
-    match context.groups.query(&asked.group_id, |groups| fetch(groups, &asked.group_id, &topics)) {
+    match context.groups.query(&asked.group_id, |groups| fetch(groups, &asked.group_id, &topics, asked.require_stable)) {
         Ok(topics) => request.ready(&response.with_topics(topics.into_iter().map(old_topic).collect()), ErrorCode::None),
         Err(error) if request.version() >= 2 => request.ready(&response.with_error_code(error.code()), error),
         Err(error) => {
@@ -85,26 +85,35 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     }
 }
 
-fn fetch(groups: &Groups, group: &str, asked: &Asked<'_>) -> Vec<OffsetFetchResponseTopics> {
-    let Some(asked) = asked else { return fetch_all(groups, group) };
+fn fetch(groups: &Groups, group: &str, asked: &Asked<'_>, stable: bool) -> Vec<OffsetFetchResponseTopics> {
+    let Some(asked) = asked else { return fetch_all(groups, group, stable) };
     let topic = |(name, indexes): &(&TopicName, &[i32])| {
-        let look = |index: &i32| partition(*index, groups.committed(group, name, PartitionIndex(*index)));
+        let look = |index: &i32| match stable && groups.is_unstable(group, name, PartitionIndex(*index)) {
+            true => unstable(*index),
+            false => partition(*index, groups.committed(group, name, PartitionIndex(*index))),
+        };
         OffsetFetchResponseTopics::default().with_name((*name).clone()).with_partitions(indexes.iter().map(look).collect())
     };
     asked.iter().map(topic).collect()
 }
 
-fn fetch_all(groups: &Groups, group: &str) -> Vec<OffsetFetchResponseTopics> {
+fn fetch_all(groups: &Groups, group: &str, stable: bool) -> Vec<OffsetFetchResponseTopics> {
     let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
     for (topic, index, committed) in groups.all_committed(group) {
         if topics.last().is_none_or(|last| last.name.as_str() != topic.as_str()) {
             topics.push(OffsetFetchResponseTopics::default().with_name(topic_name(topic)));
         }
         if let Some(last) = topics.last_mut() {
-            last.partitions.push(partition(index.0, Some(committed)));
+            let waits = stable && groups.is_unstable(group, topic.as_str(), index);
+            last.partitions.push(if waits { unstable(index.0) } else { partition(index.0, Some(committed)) });
         }
     }
     topics
+}
+
+/// An open transaction may change it: to be asked for again.
+fn unstable(index: i32) -> OffsetFetchResponsePartitions {
+    partition(index, None).with_error_code(ErrorCode::UnstableOffsetCommit.code())
 }
 
 fn partition(index: i32, committed: Option<&Committed>) -> OffsetFetchResponsePartitions {

@@ -4,7 +4,10 @@
 //! - Version 7 allows zstd, 8 answers with the records to blame (KIP-467), 9 is flexible, 10 names the current leader (KIP-951),
 //!   13 names topics by id (KIP-516).
 //! - The answer waits for a sync where `flush.messages` asks for one; the next request of the connection is appended meanwhile.
-//! - Transactional batches are refused with INVALID_TXN_STATE: transactions have no coordinator yet.
+//! - Transactional batches need a transaction that the coordinator knows of, see [`transaction`]. From version 12 on a partition joins it by
+//!   being produced to (KIP-890); 11 brought TRANSACTION_ABORTABLE.
+
+mod transaction;
 
 use super::{Api, Body, Context, FrameMax, Request};
 use crate::{
@@ -28,6 +31,7 @@ use kafka_protocol::{
     protocol::StrBytes,
 };
 use std::sync::Arc;
+use transaction::Transaction;
 
 pub const API: Api = Api {
     key: 0,
@@ -38,7 +42,7 @@ pub const API: Api = Api {
     frame_max: FrameMax::Records,
     body: Body::ByHand,
     run,
-    note: "acks 0, 1 and all; every codec; idempotent producers; advertised from 0 as Kafka does",
+    note: "acks 0, 1 and all; every codec; idempotent and transactional producers; advertised from 0 as Kafka does",
 };
 
 /// What an append left to wait for.
@@ -51,20 +55,40 @@ struct Sync {
 
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked = ProduceRequest::decode(request.body.clone(), request.version())?;
-    let mut syncs = Vec::new();
-    let mut topics = Vec::with_capacity(asked.topics.len());
-    for (place, topic) in asked.topics.into_iter().enumerate() {
-        topics.push(append_topic(context, &request, asked.acks, topic, place, &mut syncs)?);
-    }
-    let response = ProduceResponse::default().with_responses(topics);
-    if syncs.is_empty() {
-        return answer(&request, asked.acks, &response).map(Answer::Ready);
-    }
     let acks = asked.acks;
+    let mut transaction = Transaction::of(context, &asked, request.version());
+    if let Some(committing) = transaction.committing.take() {
+        let context = context.clone();
+        return Ok(Answer::Later(Box::pin(async move {
+            if committing.wait().await.is_err() {
+                transaction.lose();
+            }
+            let (response, syncs) = append(&context, &request, asked, transaction)?;
+            answer(&request, acks, &synced(response, syncs).await)
+        })));
+    }
+    let (response, syncs) = append(context, &request, asked, transaction)?;
+    if syncs.is_empty() {
+        return answer(&request, acks, &response).map(Answer::Ready);
+    }
     Ok(Answer::Later(Box::pin(async move {
         let response = synced(response, syncs).await;
         answer(&request, acks, &response)
     })))
+}
+
+fn append(
+    context: &Context,
+    request: &Request,
+    asked: ProduceRequest,
+    mut transaction: Transaction,
+) -> Result<(ProduceResponse, Vec<Sync>), Refusal> {
+    let mut syncs = Vec::new();
+    let mut topics = Vec::with_capacity(asked.topics.len());
+    for (place, topic) in asked.topics.into_iter().enumerate() {
+        topics.push(append_topic(context, request, asked.acks, topic, place, &mut transaction, &mut syncs)?);
+    }
+    Ok((ProduceResponse::default().with_responses(topics), syncs))
 }
 
 fn append_topic(
@@ -73,6 +97,7 @@ fn append_topic(
     acks: i16,
     topic: ProduceTopic,
     place: usize,
+    transaction: &mut Transaction,
     syncs: &mut Vec<Sync>,
 ) -> Result<TopicProduceResponse, Refusal> {
     let name = StrBytes::from_utf8(topic.name.clone()).map_err(|_| crate::codec::Malformed::NotUtf8)?;
@@ -83,8 +108,10 @@ fn append_topic(
             _ => Err(ErrorCode::InvalidRequiredAcks),
         };
         let index = asked.index.0;
-        let answered = match found {
-            Ok(log) => append_partition(context, request, acks, &log, asked).inspect(|appended| {
+        let origin = transaction.origin((place, partitions.len()));
+        let answered = match found.map(|log| (log, origin)) {
+            Ok((_, Err(failure))) => Err(failure),
+            Ok((log, Ok(origin))) => append_partition(context, request, acks, &log, asked, origin).inspect(|appended| {
                 if let Some(to) = appended.sync_to {
                     syncs.push(Sync { log, to, topic: place, partition: partitions.len() });
                 }
@@ -102,6 +129,11 @@ fn append_topic(
 /// Why a partition's records were not taken.
 enum Failure {
     Code(ErrorCode),
+    /// The coordinator doesn't have the partition in the transaction, or can't say.
+    Transaction {
+        code: ErrorCode,
+        message: String,
+    },
     /// The request's records aren't what every partition wants.
     Records(AppendError),
     /// This partition's log refused them; it begins at `log_start`.
@@ -126,7 +158,7 @@ impl Failure {
                 ..
             } => Offset(-1),
             Self::Append { log_start, .. } => *log_start,
-            Self::Code(_) | Self::Records(_) => Offset(-1),
+            Self::Code(_) | Self::Transaction { .. } | Self::Records(_) => Offset(-1),
         }
     }
 }
@@ -137,6 +169,7 @@ fn append_partition(
     acks: i16,
     log: &PartitionLog,
     asked: ProducePartition,
+    origin: Origin,
 ) -> Result<Appended, Failure> {
     if log.topic().topic.is_internal() {
         return Err(Failure::Code(ErrorCode::InvalidTopicException));
@@ -146,7 +179,7 @@ fn append_partition(
         return Err(Failure::Code(ErrorCode::NotEnoughReplicas));
     }
     let batch = split_one_batch(&asked.records.unwrap_or_default(), request.version()).map_err(Failure::Records)?;
-    log.append(context.now(), batch, Origin::Client).map_err(|error| Failure::of(error, log))
+    log.append(context.now(), batch, origin).map_err(|error| Failure::of(error, log))
 }
 
 fn partition_answer(index: i32, appended: &Appended) -> PartitionProduceResponse {
@@ -165,6 +198,9 @@ fn failed(index: i32, failure: &Failure) -> PartitionProduceResponse {
         .with_log_start_offset(failure.log_start().0);
     match failure {
         Failure::Code(code) => refused.with_error_code(code.code()),
+        Failure::Transaction { code, message } => {
+            refused.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(message.clone())))
+        }
         Failure::Records(error) | Failure::Append { error, .. } => refused
             .with_error_code(ErrorCode::from(error).code())
             .with_error_message(Some(StrBytes::from_string(error.to_string())))

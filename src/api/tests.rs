@@ -11,6 +11,7 @@ use std::fmt::Debug;
 
 mod consumer_groups;
 mod groups;
+mod transactions;
 
 fn encode<T: Encodable>(request: &T, version: i16) -> Bytes {
     let mut bytes = BytesMut::new();

@@ -87,6 +87,11 @@ impl fmt::Display for Range {
 }
 
 impl Image {
+    /// The level of `transaction.version`.
+    pub fn transaction_version(&self) -> i16 {
+        self.features.of(&TRANSACTION_VERSION)
+    }
+
     /// Sets features' levels: all or none.
     pub fn decide_update_features(&self, updates: &[FeatureUpdate]) -> Decision<Result<(), InvalidUpdate>> {
         let mut levels = self.features.clone();

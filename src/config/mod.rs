@@ -17,7 +17,7 @@ pub mod topic_keys;
 
 pub use group_keys::{GroupConfig, GroupDefaults, InvalidGroupConfig};
 pub use listeners::{HostPort, Listener};
-pub use server::{LagMetricsConfig, Loaded, LogCleanerConfig, ServerConfig};
+pub use server::{LagMetricsConfig, Loaded, LogCleanerConfig, ServerConfig, TransactionConfig};
 pub use sources::{ConfigError, Origin, Sources};
 pub use topic::{CompressionType, TopicConfig};
 pub use topic_keys::{InvalidTopicConfig, TopicDefaults};

@@ -65,7 +65,6 @@ pub static NOT_USED: &[&str] = &[
     "socket.receive.buffer.bytes",
     "socket.send.buffer.bytes",
     "telemetry.max.bytes",
-    "transactional.id.expiration.ms",
     "unclean.leader.election.interval.ms",
     "unstable.api.versions.enable",
     "unstable.feature.versions.enable",

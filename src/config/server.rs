@@ -55,6 +55,8 @@ pub struct ServerConfig {
     /// 0: appends may use up the disk.
     pub log_dir_min_free_bytes: u64,
     pub log_cleaner: LogCleanerConfig,
+    pub transactions: TransactionConfig,
+    pub transaction_partition_verification_enable: bool,
     pub log_retention_check_interval_ms: i64,
     pub log_initial_task_delay_ms: i64,
     /// What topics get where they override nothing.
@@ -152,6 +154,34 @@ impl GroupConsumerConfig {
     }
 }
 
+/// The keys of the transaction coordinator.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TransactionConfig {
+    pub max_timeout_ms: i32,
+    pub id_expiration_ms: i64,
+    pub abort_timed_out_interval_ms: i64,
+    pub remove_expired_interval_ms: i64,
+    pub state_log_num_partitions: i32,
+    pub state_log_replication_factor: i16,
+    pub state_log_min_isr: i32,
+    pub state_log_segment_bytes: i64,
+}
+
+impl TransactionConfig {
+    fn of(values: &Values<'_>) -> Self {
+        Self {
+            max_timeout_ms: values.int("transaction.max.timeout.ms"),
+            id_expiration_ms: values.number("transactional.id.expiration.ms"),
+            abort_timed_out_interval_ms: values.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            remove_expired_interval_ms: values.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            state_log_num_partitions: values.int("transaction.state.log.num.partitions"),
+            state_log_replication_factor: i16::try_from(values.number("transaction.state.log.replication.factor")).unwrap_or(i16::MAX),
+            state_log_min_isr: values.int("transaction.state.log.min.isr"),
+            state_log_segment_bytes: values.number("transaction.state.log.segment.bytes"),
+        }
+    }
+}
+
 /// A configuration and what its operator should be told of it (unknown keys).
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -227,6 +257,8 @@ impl ServerConfig {
             lag_metrics: LagMetricsConfig::of(&values)?,
             log_dir_min_free_bytes: u64::try_from(values.number("log.dir.min.free.bytes")).unwrap_or(0),
             log_cleaner: LogCleanerConfig::of(&values),
+            transactions: TransactionConfig::of(&values),
+            transaction_partition_verification_enable: values.flag("transaction.partition.verification.enable"),
             log_retention_check_interval_ms: values.number("log.retention.check.interval.ms"),
             log_initial_task_delay_ms: values.number("log.initial.task.delay.ms"),
             topic_defaults,

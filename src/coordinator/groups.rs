@@ -1,6 +1,7 @@
 //! The coordinator of all groups: what handlers call.
 #![allow(clippy::disallowed_methods, reason = "a shell: it sleeps between the rounds in which old offsets are forgotten")]
 
+mod in_transactions;
 mod machine;
 
 use super::{

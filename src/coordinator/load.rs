@@ -4,9 +4,8 @@ use super::{machine::Machine, records::Read};
 use crate::{
     log::{Isolation, PartitionLog, ReadError},
     record::{BatchHeader, BatchRecords, EndTxnMarker, RecordsError},
-    types::{Offset, ProducerId},
+    types::Offset,
 };
-use std::collections::HashMap;
 
 const READ_BYTES: usize = 1 << 20;
 /// Coordinators write uncompressed; a Kafka whose `offsets.topic.compression.codec` was set did not.
@@ -33,11 +32,11 @@ pub struct Loaded {
     pub ignored: u64,
 }
 
-/// Hands every record that counts to `apply`, in order. Offsets that were committed in a transaction count from its commit marker on.
-pub fn load<M: Machine>(log: &PartitionLog, mut apply: impl FnMut(&M::Record)) -> Result<Loaded, LoadError> {
+/// Applies every record, in order. Those of a transaction wait for its marker.
+pub fn load<M: Machine>(log: &PartitionLog, machine: &mut M) -> Result<Loaded, LoadError> {
     let marks = log.watermarks();
     let (mut next, end) = (marks.log_start, marks.high_watermark);
-    let mut loading = Loading::<M> { in_transactions: HashMap::new(), loaded: Loaded::default() };
+    let mut loading = Loading { machine, loaded: Loaded::default() };
     while next < end {
         let slice = log.read(next, READ_BYTES, true, Isolation::ReadUncommitted)?;
         let bytes = slice.bytes().map_err(LoadError::Copy)?;
@@ -45,7 +44,7 @@ pub fn load<M: Machine>(log: &PartitionLog, mut apply: impl FnMut(&M::Record)) -
         let mut rest = &bytes[..];
         while let Some(header) = BatchHeader::parse(rest) {
             let Some((batch, after)) = header.size().and_then(|size| rest.split_at_checked(size)) else { break };
-            loading.batch(&header, batch, &mut apply)?;
+            loading.batch(&header, batch)?;
             next = header.next_offset();
             rest = after;
         }
@@ -60,29 +59,32 @@ pub fn load<M: Machine>(log: &PartitionLog, mut apply: impl FnMut(&M::Record)) -
     Ok(loading.loaded)
 }
 
-struct Loading<M: Machine> {
-    in_transactions: HashMap<ProducerId, Vec<M::Record>>,
+struct Loading<'a, M: Machine> {
+    machine: &'a mut M,
     loaded: Loaded,
 }
 
-impl<M: Machine> Loading<M> {
-    fn batch(&mut self, header: &BatchHeader, batch: &[u8], apply: &mut impl FnMut(&M::Record)) -> Result<(), LoadError> {
+impl<M: Machine> Loading<'_, M> {
+    fn batch(&mut self, header: &BatchHeader, batch: &[u8]) -> Result<(), LoadError> {
         let fault = |source| LoadError::Records { offset: header.base_offset, source };
         let opened = BatchRecords::open(batch, DECOMPRESSED_BYTES_MAX).map_err(fault)?;
         for record in opened.iter() {
             let record = record.map_err(fault)?;
             let Some(key) = record.key else { continue };
             if header.is_control() {
-                self.end_transaction(header.producer_id, EndTxnMarker::decode(key, record.value.unwrap_or_default()), apply);
+                if let Some(marker) = EndTxnMarker::decode(key, record.value.unwrap_or_default()) {
+                    self.machine.end_transaction(header.producer_id, marker.commit);
+                }
                 continue;
             }
             match M::decode(key, record.value) {
-                Ok(Read::Known(record)) if header.is_transactional() => {
-                    self.in_transactions.entry(header.producer_id).or_default().push(record);
-                }
                 Ok(Read::Known(record)) => {
                     self.loaded.records = self.loaded.records.saturating_add(1);
-                    apply(&record);
+                    if header.is_transactional() {
+                        self.machine.apply_pending(header.producer_id, &record);
+                    } else {
+                        self.machine.apply(&record);
+                    }
                 }
                 Ok(Read::Ignored) => self.loaded.ignored = self.loaded.ignored.saturating_add(1),
                 Err(error) => {
@@ -92,14 +94,5 @@ impl<M: Machine> Loading<M> {
             }
         }
         Ok(())
-    }
-
-    fn end_transaction(&mut self, producer: ProducerId, marker: Option<EndTxnMarker>, apply: &mut impl FnMut(&M::Record)) {
-        let Some(marker) = marker else { return };
-        let records = self.in_transactions.remove(&producer).unwrap_or_default();
-        if marker.commit {
-            self.loaded.records = self.loaded.records.saturating_add(records.len() as u64);
-            records.iter().for_each(apply);
-        }
     }
 }

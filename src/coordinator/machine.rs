@@ -4,7 +4,7 @@ use super::records::{Read, TooLong};
 use crate::{
     codec::Malformed,
     group::{Now, Ticket},
-    types::Millis,
+    types::{Millis, ProducerId},
 };
 use std::{fmt, sync::Arc};
 
@@ -41,6 +41,10 @@ pub trait Machine: Sized + Send + 'static {
     fn apply_all(&mut self, records: &[Self::Record]) {
         records.iter().for_each(|record| self.apply(record));
     }
+    /// Applies a record that was written in a producer's transaction.
+    fn apply_pending(&mut self, producer: ProducerId, record: &Self::Record);
+    /// A marker has ended a producer's transaction in the topic's partition.
+    fn end_transaction(&mut self, producer: ProducerId, commit: bool);
     /// The answer is whose deadline may have changed.
     fn apply_volatile(&mut self, change: Self::Volatile) -> Option<Key>;
     fn tell(&mut self, now: Now, note: &Self::Note);

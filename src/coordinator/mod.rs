@@ -12,6 +12,7 @@
 
 mod groups;
 mod load;
+mod log_markers;
 mod machine;
 mod outcome;
 pub mod records;
@@ -24,6 +25,7 @@ mod topics;
 mod transactions;
 
 pub use groups::{GroupCoordinator, Held};
+pub use log_markers::LogMarkers;
 pub use outcome::{Committing, Outcome, Waiting};
 pub use shards::partition_of;
 pub use transactions::{Marker, MarkerOutcome, MarkerWriter, TRANSACTION_TOPIC, TransactionCoordinator, TransactionSettings};

@@ -68,7 +68,7 @@ impl<M: Machine> Shard<M> {
             return Vec::new();
         }
         let mut machine = M::new(settings);
-        let loaded = load::load::<M>(&self.log, |record| machine.apply(record));
+        let loaded = load::load(&self.log, &mut machine);
         let mut state = self.state.lock();
         // What there is to know from here on waits for the lock.
         tell(&mut machine);
@@ -103,6 +103,11 @@ impl<M: Machine> Shard<M> {
             State::Failed => Err(ErrorCode::NotCoordinator),
             State::Serving(serving) => Ok(run(serving)),
         }
+    }
+
+    /// Changes the state by what is written to its log meanwhile, in another way than a decision's records are.
+    pub fn with_log<R>(&self, run: impl FnOnce(&mut M, &Arc<PartitionLog>) -> R) -> Result<R, ErrorCode> {
+        self.with(|serving| run(&mut serving.machine, &self.log))
     }
 
     /// Looks at the state.
@@ -268,7 +273,7 @@ fn batch<M: Machine>(machine: &M, records: &[M::Record], timestamp: Millis) -> R
 }
 
 /// What a client hears of a failed write (`CoordinatorOperationExceptionHelper`).
-fn error_of(error: &AppendError) -> ErrorCode {
+pub(super) fn error_of(error: &AppendError) -> ErrorCode {
     match error {
         AppendError::Offline(_) | AppendError::Io(_) => ErrorCode::NotCoordinator,
         // There may be room again by the time that a client tries again.

@@ -177,6 +177,16 @@ impl<M: Machine> Shards<M> {
         topic.shards.get(index).and_then(Clone::clone).ok_or(ErrorCode::NotCoordinator)
     }
 
+    /// The shard of a partition of the topic.
+    pub fn at(&self, partition: PartitionIndex) -> Option<Arc<Shard<M>>> {
+        self.topic.load().shards.get(usize::try_from(partition.0).ok()?).and_then(Clone::clone)
+    }
+
+    /// How many partitions the topic has; 0 if it isn't there.
+    pub fn count(&self) -> usize {
+        self.topic.load().shards.len()
+    }
+
     /// The shards that are there.
     pub fn all(&self) -> Vec<Arc<Shard<M>>> {
         self.topic.load().shards.iter().flatten().cloned().collect()

@@ -245,20 +245,20 @@ fn what_is_in_transactions_counts_once_they_are_committed() {
     };
     let loaded = || {
         let mut groups = group::Groups::new(group::Settings::default());
-        let loaded = load::load::<group::Groups>(&log, |record| groups.apply(record)).unwrap();
+        let loaded = load::load(&log, &mut groups).unwrap();
         (loaded.records, loaded.ignored, groups.committed("g", "t", PartitionIndex(0)).map(|c| c.offset.0))
     };
     transactional(5, 20);
-    assert_eq!(loaded(), (1, 0, Some(1)));
+    assert_eq!(loaded(), (2, 0, Some(1)));
     end(5, true);
     assert_eq!(loaded(), (2, 0, Some(20)));
     transactional(6, 30);
     end(6, false);
-    assert_eq!(loaded(), (2, 0, Some(20)));
+    assert_eq!(loaded(), (3, 0, Some(20)));
     // A kind of a newer Kafka's.
     let foreign = BatchBuilder::default().record(Standing.now(), Some(&[0, 99]), Some(&[0, 0])).record(Standing.now(), Some(&[]), None);
     append(foreign.build().unwrap());
-    assert_eq!(loaded(), (2, 2, Some(20)));
+    assert_eq!(loaded(), (3, 2, Some(20)));
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use super::{shape_holds, text, topic};
 use crate::{
     api::{
-        self, Api, Context, delete_groups, describe_groups, dispatch, find_coordinator, heartbeat, join_group, leave_group, list_groups,
-        offset_commit, offset_delete, offset_fetch, sync_group,
+        self, Api, Context, context::Parts, delete_groups, describe_groups, dispatch, find_coordinator, heartbeat, join_group, leave_group,
+        list_groups, offset_commit, offset_delete, offset_fetch, sync_group,
     },
     cluster::{Change, Cluster, NewTopic, Publisher},
     codec::Segment,
@@ -191,7 +191,7 @@ impl Served {
         let disk = Arc::new(RealDisk);
         let settings = LogSettings { dirs: config.log_dirs.clone(), ..LogSettings::default() };
         let logs = Arc::new(Logs::lock(disk.clone(), settings).unwrap());
-        let cluster = Cluster::open(disk, &config).unwrap();
+        let cluster = Arc::new(Cluster::open(disk, &config).unwrap());
         cluster.publish_to(Arc::new(ToLogs(logs.clone())));
         cluster.register([("PLAINTEXT".to_owned(), HostPort { host: "here".to_owned(), port: 9092 })]);
         cluster.create_topics(&[NewTopic::with_defaults("t")], false).remove(0).unwrap();
@@ -215,7 +215,9 @@ impl Served {
         groups.learn(&cluster.image());
         let (timed, until) = (groups.clone(), stopping.clone());
         timers.spawn(async move { timed.run_timers(until).await });
-        let context = Context::new(config, cluster, logs, clock, groups, &Registry::new().unwrap(), stopping);
+        let (transactions, markers) = crate::broker::transactions::build(&config.transactions, 2, &cluster, &logs, &groups, &clock);
+        let parts = Parts { config, cluster, logs, clock, groups, transactions, markers };
+        let context = Context::new(parts, &Registry::new().unwrap(), stopping);
         let listener = ListenerInfo { name: "PLAINTEXT".into(), advertised_host: "here".into(), advertised_port: 9092 };
         let connection = ConnectionInfo { peer: "10.1.2.3:4567".parse().unwrap(), listener: Arc::new(listener) };
         Self { context: Arc::new(context), connection: Arc::new(connection), stop, _timers: timers, _dir: dir }
@@ -292,10 +294,10 @@ async fn coordinators_are_found_in_every_version_and_the_topic_is_made() {
         } else {
             assert_eq!((found.error_code, found.node_id.0, found.host.as_str(), found.port), (0, 1, "here", 9092));
         }
-        if v >= 1 {
-            let of_transactions = served.ask(&find_coordinator::API, v, &request.with_key_type(1)).await;
-            let code = of_transactions.coordinators.first().map_or(of_transactions.error_code, |c| c.error_code);
-            assert_eq!(code, ErrorCode::InvalidRequest.code());
+        for (kind, error) in [(1, ErrorCode::None), (2, ErrorCode::InvalidRequest)].into_iter().filter(|_| v >= 1) {
+            let found = served.ask(&find_coordinator::API, v, &request.clone().with_key_type(kind)).await;
+            let code = found.coordinators.first().map_or(found.error_code, |c| c.error_code);
+            assert_eq!(code, error.code(), "of key type {kind}");
         }
     }
     let image = served.context.image();

@@ -7,7 +7,7 @@ use super::super::{
 use crate::{
     codec::{Malformed, header::client_id_text},
     group::{Decision, Groups, Note, Now, Record, Reply, Settings, Volatile, names},
-    types::Millis,
+    types::{Millis, ProducerId},
 };
 use std::convert::Infallible;
 
@@ -44,6 +44,14 @@ impl Machine for Groups {
 
     fn apply_all(&mut self, records: &[Record]) {
         self.apply_all(records);
+    }
+
+    fn apply_pending(&mut self, producer: ProducerId, record: &Record) {
+        self.apply_pending(producer, record);
+    }
+
+    fn end_transaction(&mut self, producer: ProducerId, commit: bool) {
+        self.end_transaction(producer, commit);
     }
 
     fn apply_volatile(&mut self, change: Volatile) -> Option<Key> {

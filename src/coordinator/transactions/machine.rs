@@ -8,7 +8,7 @@ use crate::{
     codec::Malformed,
     group::Now,
     txn::{Decision, Ending, Record, Settings, Transactions, Volatile},
-    types::Millis,
+    types::{Millis, ProducerId},
 };
 use std::convert::Infallible;
 
@@ -42,6 +42,11 @@ impl Machine for Transactions {
     fn apply(&mut self, record: &Record) {
         self.apply(record);
     }
+
+    /// Nobody writes to the topic in a transaction.
+    fn apply_pending(&mut self, _: ProducerId, _: &Record) {}
+
+    fn end_transaction(&mut self, _: ProducerId, _: bool) {}
 
     fn apply_volatile(&mut self, change: Volatile) -> Option<Key> {
         self.apply_volatile(&change);

@@ -1,0 +1,91 @@
+//! WriteTxnMarkers (key 27), version 1.
+//!
+//! - Ends producers' transactions in partitions: between brokers, and for `kafka-transactions abort`, which so ends a transaction that hangs.
+//! - In a partition of `__consumer_offsets` the offsets of the transaction count, or are dropped.
+//! - A partition that isn't there is UNKNOWN_TOPIC_OR_PARTITION, an older coordinator than the partition has seen TRANSACTION_COORDINATOR_FENCED.
+
+use super::{Api, Body, Context, FrameMax, Request, convert::first_error, transactional::producer};
+use crate::{
+    codec::shape::{BOOL, I16, I32, I64, Kind, Shape, TEXT, always},
+    coordinator::{Committing, Marker},
+    net::{Answer, Refusal},
+    txn::TransactionVersion,
+    types::ErrorCode,
+};
+use kafka_protocol::messages::{
+    WriteTxnMarkersRequest, WriteTxnMarkersResponse,
+    write_txn_markers_response::{WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult},
+};
+use std::sync::Arc;
+
+pub const API: Api = Api {
+    key: 27,
+    name: "WriteTxnMarkers",
+    versions: 1..=1,
+    advertised_min: 1,
+    flexible_since: 1,
+    frame_max: FrameMax::Control,
+    body: Body::Shaped(Shape(&[always(Kind::Structs(&[
+        always(I64),
+        always(I16),
+        always(BOOL),
+        always(Kind::Structs(&[always(TEXT), always(Kind::Array(&I32))])),
+        always(I32),
+    ]))])),
+    run,
+    note: "",
+};
+
+type Written = Result<Option<Committing>, ErrorCode>;
+
+fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
+    let asked: WriteTxnMarkersRequest = request.decode()?;
+    let mut written: Vec<Written> = Vec::new();
+    for of in &asked.markers {
+        let marker = Marker {
+            producer: producer(of.producer_id, of.producer_epoch),
+            commit: of.transaction_result,
+            coordinator_epoch: of.coordinator_epoch,
+            version: TransactionVersion::V0,
+        };
+        for topic in &of.topics {
+            written.extend(topic.partition_indexes.iter().map(|index| context.markers.write_to(&marker, &topic.name, *index)));
+        }
+    }
+    if written.iter().all(|one| !matches!(one, Ok(Some(_)))) {
+        let errors = written.into_iter().map(|one| one.err().unwrap_or_default()).collect();
+        let (response, error) = respond(&asked, errors);
+        return request.ready(&response, error);
+    }
+    Ok(Answer::Later(Box::pin(async move {
+        let mut errors = Vec::with_capacity(written.len());
+        for one in written {
+            errors.push(match one {
+                Ok(Some(committing)) => committing.wait().await.err().map_or(ErrorCode::None, |_| ErrorCode::NotLeaderOrFollower),
+                Ok(None) => ErrorCode::None,
+                Err(error) => error,
+            });
+        }
+        let (response, error) = respond(&asked, errors);
+        request.reply(&response, error)
+    })))
+}
+
+fn respond(asked: &WriteTxnMarkersRequest, errors: Vec<ErrorCode>) -> (WriteTxnMarkersResponse, ErrorCode) {
+    let error = first_error(errors.iter().map(|error| error.code()));
+    let mut errors = errors.into_iter();
+    let mut markers: Vec<WritableTxnMarkerResult> = Vec::new();
+    for of in &asked.markers {
+        let mut topics = Vec::with_capacity(of.topics.len());
+        for topic in &of.topics {
+            let mut partition = |index: &i32| {
+                let error = errors.next().unwrap_or_default();
+                WritableTxnMarkerPartitionResult::default().with_partition_index(*index).with_error_code(error.code())
+            };
+            let partitions = topic.partition_indexes.iter().map(&mut partition).collect();
+            topics.push(WritableTxnMarkerTopicResult::default().with_name(topic.name.clone()).with_partitions(partitions));
+        }
+        markers.push(WritableTxnMarkerResult::default().with_producer_id(of.producer_id).with_topics(topics));
+    }
+    (WriteTxnMarkersResponse::default().with_markers(markers), error)
+}
