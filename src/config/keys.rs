@@ -243,14 +243,7 @@ const BROKER_KEYS: &[Key] = &[
         High,
         "The longest transaction.timeout.ms a producer may ask for.",
     ),
-    Key::new(
-        "transactional.id.expiration.ms",
-        Int,
-        Some("604800000"),
-        AtLeast(1),
-        High,
-        "A transactional id that was not used for so long is forgotten.",
-    ),
+    Key::new("transactional.id.expiration.ms", Int, Some("604800000"), AtLeast(1), High, "When an unused transactional id is forgotten."),
     Key::new(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         Int,
@@ -267,14 +260,7 @@ const BROKER_KEYS: &[Key] = &[
         Low,
         "How often transactional ids that expired are looked for.",
     ),
-    Key::new(
-        "transaction.partition.verification.enable",
-        Boolean,
-        Some("true"),
-        Any,
-        Low,
-        "A partition takes a batch of a transaction only if the coordinator has it in that transaction, so that none is left hanging.",
-    ),
+    Key::new("transaction.partition.verification.enable", Boolean, Some("true"), Any, Low, "Asks whether a batch's transaction is known."),
     Key::new("transaction.state.log.num.partitions", Int, Some("50"), AtLeast(1), High, "The partitions of __transaction_state."),
     Key::new(
         "transaction.state.log.replication.factor",

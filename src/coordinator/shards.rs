@@ -182,11 +182,6 @@ impl<M: Machine> Shards<M> {
         self.topic.load().shards.get(usize::try_from(partition.0).ok()?).and_then(Clone::clone)
     }
 
-    /// How many partitions the topic has; 0 if it isn't there.
-    pub fn count(&self) -> usize {
-        self.topic.load().shards.len()
-    }
-
     /// The shards that are there.
     pub fn all(&self) -> Vec<Arc<Shard<M>>> {
         self.topic.load().shards.iter().flatten().cloned().collect()
