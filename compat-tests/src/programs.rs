@@ -40,6 +40,54 @@ impl LineProducer {
     }
 }
 
+/// Copies a topic exactly once: each record and the offset behind it in one transaction.
+#[derive(Clone, Copy, Debug)]
+pub enum Copier {
+    /// kafka-clients.
+    Java,
+    /// confluent-kafka-python, so librdkafka of today.
+    Python,
+}
+
+impl Copier {
+    /// Copies `from` to `to` as a member of `group`, until the end that it finds.
+    ///
+    /// # Errors
+    /// If the client isn't installed.
+    pub fn copy(self, bootstrap: &str, from: &str, to: &str, group: &str) -> Result<Command> {
+        self.command(&["copy", bootstrap, from, to, group])
+    }
+
+    /// Prints the committed records of a topic as `PARTITION TAB VALUE`. Of [`Copier::Java`] only.
+    ///
+    /// # Errors
+    /// If the client isn't installed.
+    pub fn read(self, bootstrap: &str, topic: &str) -> Result<Command> {
+        self.command(&["read", bootstrap, topic])
+    }
+
+    /// Begins a transaction with one record, prints its offset, and is gone. Of [`Copier::Java`] only.
+    ///
+    /// # Errors
+    /// If the client isn't installed.
+    pub fn hang(self, bootstrap: &str, topic: &str, transactional_id: &str) -> Result<Command> {
+        self.command(&["hang", bootstrap, topic, transactional_id])
+    }
+
+    fn command(self, args: &[&str]) -> Result<Command> {
+        let mut command = match self {
+            Self::Java => java_source("Copier.java")?,
+            Self::Python => {
+                let mut command = Command::new(tools::installed("python/bin/python")?);
+                command.arg(tools::home().join("programs/copier.py"));
+                command
+            }
+        };
+        command.args(args);
+        Ok(command)
+    }
+}
+
 /// `KafkaDirectory.java` with one of its commands: `write`, `append` or `read`.
 ///
 /// # Errors
