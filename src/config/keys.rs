@@ -234,7 +234,6 @@ const BROKER_KEYS: &[Key] = &[
         "A record whose timestamp is ahead of now by more than this is refused.",
     )
     .dynamic(),
-    // Transactions.
     Key::new(
         "transaction.max.timeout.ms",
         Int,
