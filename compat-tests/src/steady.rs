@@ -137,11 +137,28 @@ pub fn produce(topic: &str, partition: i32, batch: Bytes) -> ProduceRequest {
     ProduceRequest::default().with_acks(-1).with_timeout_ms(30_000).with_topic_data(vec![topic])
 }
 
-/// All records of a partition whose batches aren't compressed: offset and value.
+/// A record as a partition has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub offset: i64,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+}
+
+/// The offsets and values of all records of a partition whose batches aren't compressed; a null value is an empty one.
+///
+/// # Errors
+/// As [`read_kept`].
+pub fn read(client: &mut Client, topic: &str, partition: i32) -> Result<Vec<(i64, Bytes)>> {
+    let records = read_kept(client, topic, partition)?;
+    Ok(records.into_iter().map(|record| (record.offset, record.value.unwrap_or_default())).collect())
+}
+
+/// All records of a partition whose batches aren't compressed, with their keys.
 ///
 /// # Errors
 /// If the broker answers with an error, or with batches that can't be read.
-pub fn read(client: &mut Client, topic: &str, partition: i32) -> Result<Vec<(i64, Bytes)>> {
+pub fn read_kept(client: &mut Client, topic: &str, partition: i32) -> Result<Vec<Kept>> {
     let (mut from, mut records) = (0, Vec::new());
     loop {
         let asked = FetchPartition::default().with_partition(partition).with_fetch_offset(from).with_partition_max_bytes(8 << 20);
@@ -154,23 +171,30 @@ pub fn read(client: &mut Client, topic: &str, partition: i32) -> Result<Vec<(i64
         let batches = batch::read(partition.records.clone().unwrap_or_default())?;
         let Some(last) = batches.last() else { return Ok(records) };
         from = last.header.base_offset + i64::from(last.header.last_offset_delta) + 1;
-        for batch in batches {
-            ensure!(batch.header.record_count == 1, "a batch of {} records", batch.header.record_count);
-            records.push((batch.header.base_offset, value(batch.records)?));
+        for mut batch in batches {
+            ensure!(batch.header.attributes & 7 == 0, "a compressed batch");
+            for _ in 0..batch.header.record_count {
+                records.push(kept(batch.header.base_offset, &mut batch.records)?);
+            }
         }
     }
 }
 
-/// The value of one record without a key.
-fn value(mut record: Bytes) -> Result<Bytes> {
-    varint(&mut record)?;
+/// The next of a batch's records.
+fn kept(base_offset: i64, records: &mut Bytes) -> Result<Kept> {
+    let length = usize::try_from(varint(records)?)?;
+    ensure!((1..=records.len()).contains(&length), "a record that is cut short");
+    let mut record = records.split_to(length);
     record.advance(1);
-    for _ in ["timestamp", "offset", "key length"] {
-        varint(&mut record)?;
-    }
-    let length = usize::try_from(varint(&mut record)?)?;
-    ensure!(record.len() > length, "a record that is cut short");
-    Ok(record.split_to(length))
+    let _timestamp = varint(&mut record)?;
+    let offset = base_offset + varint(&mut record)?;
+    Ok(Kept { offset, key: nullable(&mut record)?, value: nullable(&mut record)? })
+}
+
+fn nullable(record: &mut Bytes) -> Result<Option<Bytes>> {
+    let Ok(length) = usize::try_from(varint(record)?) else { return Ok(None) };
+    ensure!(record.len() >= length, "a record that is cut short");
+    Ok(Some(record.split_to(length)))
 }
 
 fn varint(bytes: &mut Bytes) -> Result<i64> {
