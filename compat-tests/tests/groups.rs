@@ -208,16 +208,19 @@ fn libraries_share_a_group() {
         produce(target, "mixed", 10)?;
         wait_for_all(&members.iter().collect::<Vec<_>>(), "all is read", |seen| read(seen) == offsets(10))?;
         let mut gone = Vec::new();
-        for (nth, client) in clients.into_iter().enumerate() {
-            gone.push(members.remove(0).close()?);
-            wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS).with_context(|| format!("{} left", client.name()))?;
-            members.push(join(client)?);
-            wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS).with_context(|| format!("{} came", client.name()))?;
+        // Three at a time: every change costs what the slowest heartbeat takes to tell of it.
+        for (by_partition, some) in [12, 14].into_iter().zip(clients.chunks(3)) {
+            let names: Vec<_> = some.iter().map(|client| client.name()).collect();
+            for left in members.drain(..some.len()) {
+                gone.push(left.close()?);
+            }
+            for client in some {
+                members.push(join(*client)?);
+            }
+            let all: Vec<&Member> = members.iter().collect();
+            wait_for_even_shares(&all, PARTITIONS).with_context(|| format!("{names:?} left and came back"))?;
             produce(target, "mixed", 2)?;
-            let by_partition = 12 + 2 * i64::try_from(nth)?;
-            wait_for_all(&members.iter().collect::<Vec<_>>(), "all is read", |seen| {
-                read(seen.iter().chain(&gone)) == offsets(by_partition)
-            })?;
+            wait_for_all(&all, "all is read", |seen| read(seen.iter().chain(&gone)) == offsets(by_partition))?;
         }
         gone.extend(members.iter().map(Member::seen));
         ensure_one_reader(&gone)
@@ -225,12 +228,11 @@ fn libraries_share_a_group() {
 }
 
 /// With more members than partitions some have nothing to do, and one of them takes over when another leaves.
-#[test]
-fn more_members_than_partitions() {
+fn more_members_than_partitions(client: Client, strategy: Strategy) {
     Target::with(|target| {
         let bootstrap = target.bootstrap();
         Client::Python.create(&bootstrap, "few", 2)?;
-        let join = || Member::start(Client::Franz, &bootstrap, "few", "few", Strategy::CooperativeSticky, None);
+        let join = || Member::start(client, &bootstrap, "few", "few", strategy, None);
         let mut members = vec![join()?, join()?, join()?, join()?];
         wait_for_even_shares(&members.iter().collect::<Vec<_>>(), 2)?;
         for left in [3, 2, 1] {
@@ -240,6 +242,46 @@ fn more_members_than_partitions() {
             wait_for_even_shares(&members.iter().collect::<Vec<_>>(), 2)?;
         }
         Ok(())
+    });
+}
+
+#[test]
+fn more_members_than_partitions_cooperative() {
+    more_members_than_partitions(Client::Franz, Strategy::CooperativeSticky);
+}
+
+#[test]
+fn more_members_than_partitions_kip_848() {
+    more_members_than_partitions(Client::Python, Strategy::Consumer);
+}
+
+/// A group goes over to KIP-848's protocol and back, a client at a time, while it reads: no record is left out, and none has two readers.
+#[test]
+fn a_live_group_changes_its_protocol() {
+    Target::with(|target| {
+        let bootstrap = target.bootstrap();
+        Client::Python.create(&bootstrap, "moved", PARTITIONS)?;
+        let join = |client, strategy| Member::start(client, &bootstrap, "moved", "moved", strategy, None);
+        let clients = [Client::Python, Client::Java];
+        let mut members = clients.into_iter().map(|client| join(client, Strategy::Range)).collect::<Result<Vec<_>>>()?;
+        wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS)?;
+        let (mut gone, mut by_partition) = (Vec::new(), 0);
+        for strategy in [Strategy::Consumer, Strategy::Range] {
+            for client in clients {
+                gone.push(members.remove(0).close()?);
+                members.push(join(client, strategy)?);
+                let all: Vec<&Member> = members.iter().collect();
+                wait_for_even_shares(&all, PARTITIONS).with_context(|| format!("{} came with {strategy:?}", client.name()))?;
+                produce(target, "moved", 2)?;
+                by_partition += 2;
+                wait_for_all(&all, "all is read", |seen| read(seen.iter().chain(&gone)) == offsets(by_partition))?;
+            }
+            let listed = console::consumer_groups(&bootstrap, &["--list", "--type"])?;
+            let kind = if strategy == Strategy::Consumer { "Consumer" } else { "Classic" };
+            ensure!(listed.lines().any(|line| line.starts_with("moved") && line.contains(kind)), "--list --type:\n{listed}");
+        }
+        gone.extend(members.iter().map(Member::seen));
+        ensure_one_reader(&gone)
     });
 }
 
@@ -284,6 +326,35 @@ fn kafka_consumer_groups() {
         ensure!(deleted.contains("successful"), "--delete:\n{deleted}");
         let listed = groups(&["--list"])?;
         ensure!(!listed.lines().any(|line| line == "tools"), "--list after --delete:\n{listed}");
+        Ok(())
+    });
+}
+
+/// What `kafka-consumer-groups` tells of a group that speaks KIP-848's protocol.
+#[test]
+fn kafka_consumer_groups_tells_of_kip_848() {
+    Target::with(|target| {
+        let bootstrap = target.bootstrap();
+        let groups = |args: &[&str]| console::consumer_groups(&bootstrap, args);
+        Client::Python.create(&bootstrap, "told", PARTITIONS)?;
+        let member = Member::start(Client::Python, &bootstrap, "told", "newer", Strategy::Consumer, None)?;
+        wait_for_even_shares(&[&member], PARTITIONS)?;
+        produce(target, "told", 3)?;
+        member.wait_until("all is read", |seen| read([seen]) == offsets(3))?;
+
+        let row = |told: &str, words: &[&str]| {
+            told.lines().any(|line| line.starts_with("newer") && words.iter().all(|word| line.split_whitespace().any(|had| had == *word)))
+        };
+        let listed = groups(&["--list", "--state", "--type"])?;
+        ensure!(row(&listed, &["Stable", "Consumer"]), "--list:\n{listed}");
+        let state = groups(&["--describe", "--group", "newer", "--state"])?;
+        ensure!(row(&state, &["uniform", "Stable", "1"]), "--state:\n{state}");
+        let members = groups(&["--describe", "--group", "newer", "--members", "--verbose"])?;
+        ensure!(row(&members, &["/127.0.0.1", "12"]) && members.contains("told:0,1,2,3,4,5,6,7,8,9,10,11"), "--members:\n{members}");
+        let described = groups(&["--describe", "--group", "newer", "--offsets"])?;
+        let rows = described.lines().filter(|line| line.starts_with("newer") && line.contains("/127.0.0.1")).count();
+        ensure!(rows == 12, "--offsets:\n{described}");
+        member.close()?;
         Ok(())
     });
 }

@@ -1,5 +1,6 @@
 //! A rolling redeploy: 20 consumers on 40 partitions are closed and started again, one at a time. What counts is for how long partitions had no
-//! owner, all taken together. Apache Kafka 4.4 does the same in the same run, with the same clients on the same machine.
+//! owner, all taken together. Apache Kafka 4.4 does the same in the same run, with the same clients on the same machine; under KIP-848, where
+//! that takes it minutes, only with `HIGHWATER_REDEPLOY_ALL=1`.
 
 #![allow(clippy::disallowed_methods, reason = "it measures programs of others, by their clock")]
 
@@ -16,6 +17,8 @@ const PARTITIONS: i32 = 40;
 /// As other tests take the machine's time meanwhile, ours may seem to take this much longer than it did.
 const NOISE: f64 = 1.25;
 const ROUNDS_MAX: usize = 3;
+/// What is asked of dynamic members that speak KIP-848's protocol, in partition-seconds.
+const CONSUMER_MAX: f64 = 12.0;
 
 /// How the members are set up.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,17 @@ const SETUPS: [Setup; 5] = [
     Setup { name: "KIP-848", strategy: Strategy::Consumer, fixed: false },
     Setup { name: "KIP-848 static", strategy: Strategy::Consumer, fixed: true },
 ];
+
+/// Whether Apache Kafka is measured too. Under KIP-848 it takes minutes, and has been more than ten times over what is asked of us.
+fn is_asked_for(setup: Setup) -> bool {
+    setup.strategy != Strategy::Consumer || setup.fixed || std::env::var_os("HIGHWATER_REDEPLOY_ALL").is_some()
+}
+
+fn is_enough(setup: Setup, ours: f64, kafkas: f64) -> bool {
+    let bound = if setup.strategy == Strategy::Consumer && !setup.fixed { CONSUMER_MAX } else { f64::MAX };
+    ours <= bound && ours <= kafkas * NOISE + 1.0
+}
+
 /// Restarts every member in turn. The time that partitions had no owner, in partition-seconds.
 fn redeploy(bootstrap: &str, setup: Setup, round: usize) -> Result<f64> {
     let topic = format!("redeploy-{}-{round}", setup.name.replace(' ', "-"));
@@ -88,18 +102,21 @@ fn a_rolling_redeploy_pauses_no_more_than_with_apache_kafka() {
             // The least of up to three interleaved rounds: other programs' noise only adds.
             let (mut theirs, mut here) = (f64::MAX, f64::MAX);
             for round in 0..ROUNDS_MAX {
-                theirs = theirs.min(redeploy(&kafka.bootstrap(), setup, round)?);
+                if is_asked_for(setup) {
+                    theirs = theirs.min(redeploy(&kafka.bootstrap(), setup, round)?);
+                }
                 here = here.min(redeploy(&ours.bootstrap(), setup, round)?);
-                if here <= theirs * NOISE + 1.0 {
+                if is_enough(setup, here, theirs) {
                     break;
                 }
             }
-            eprintln!("{}: {here:.1} partition-seconds without an owner; Apache Kafka 4.4: {theirs:.1}", setup.name);
-            if here > theirs * NOISE + 1.0 {
+            let theirs_said = if theirs < f64::MAX { format!("{theirs:.1}") } else { "not measured".to_owned() };
+            eprintln!("{}: {here:.1} partition-seconds without an owner; Apache Kafka 4.4: {theirs_said}", setup.name);
+            if !is_enough(setup, here, theirs) {
                 worse.push(setup.name);
             }
         }
-        ensure!(worse.is_empty(), "more than Apache Kafka's: {worse:?}");
+        ensure!(worse.is_empty(), "more than Apache Kafka's, or than what is asked for: {worse:?}");
         Ok(())
     })();
     if let Err(error) = outcome {
