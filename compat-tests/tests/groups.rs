@@ -2,6 +2,7 @@
 //! partition has two readers. With `COMPAT_BROKER=apache` the same tests run against Apache Kafka, but for the killing.
 
 use std::collections::BTreeSet;
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use compat_tests::corpus::Record;
@@ -211,9 +212,13 @@ fn libraries_share_a_group() {
         // Three at a time: every change costs what the slowest heartbeat takes to tell of it.
         for (by_partition, some) in [12, 14].into_iter().zip(clients.chunks(3)) {
             let names: Vec<_> = some.iter().map(|client| client.name()).collect();
-            for left in members.drain(..some.len()) {
-                gone.push(left.close()?);
-            }
+            let left: Vec<Member> = members.drain(..some.len()).collect();
+            // All at once: one that leaves while the others join again would wait for them.
+            let closed = thread::scope(|scope| {
+                let each: Vec<_> = left.into_iter().map(|member| scope.spawn(|| member.close())).collect();
+                each.into_iter().map(|one| one.join().expect("closing doesn't panic")).collect::<Result<Vec<_>>>()
+            })?;
+            gone.extend(closed);
             for client in some {
                 members.push(join(*client)?);
             }
