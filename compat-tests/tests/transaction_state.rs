@@ -1,0 +1,192 @@
+//! `__transaction_state` between the brokers: what Apache Kafka wrote goes on here, and what is written here Apache Kafka's own tool reads.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use compat_tests::batch::Batch;
+use compat_tests::process::run;
+use compat_tests::wire::Client;
+use compat_tests::{ApacheKafka, Broker, steady, tools};
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::describe_transactions_response::TransactionState;
+use kafka_protocol::messages::{
+    AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, ProducerId,
+    TopicName, TransactionalId,
+};
+use kafka_protocol::protocol::StrBytes;
+
+const WAIT: Duration = Duration::from_secs(60);
+const TOPIC: &str = "t";
+/// While the answer is one of these, it is asked again.
+const RETRIABLE: [i16; 4] = [14, 15, 16, 51];
+
+/// A transactional producer, by hand.
+struct Producer {
+    client: Client,
+    id: TransactionalId,
+    producer: (i64, i16),
+}
+
+impl Producer {
+    fn init(address: SocketAddr, id: &str) -> Result<Self> {
+        let id = TransactionalId(StrBytes::from_string(id.to_owned()));
+        let mut this = Self { client: Client::connect(address)?, id, producer: (-1, -1) };
+        let find = FindCoordinatorRequest::default().with_key(this.id.0.clone()).with_key_type(1);
+        again(|| Ok((this.client.ask(2, &find)?.error_code, ())))?;
+        let init = InitProducerIdRequest::default()
+            .with_transactional_id(Some(this.id.clone()))
+            .with_transaction_timeout_ms(600_000)
+            .with_producer_id(ProducerId(-1))
+            .with_producer_epoch(-1);
+        this.producer = again(|| {
+            let answer = this.client.ask(4, &init)?;
+            Ok((answer.error_code, (answer.producer_id.0, answer.producer_epoch)))
+        })?;
+        Ok(this)
+    }
+
+    /// One record in each partition, in a transaction.
+    fn write(&mut self, partitions: &[i32]) -> Result<()> {
+        let (id, epoch) = self.producer;
+        let topic =
+            AddPartitionsToTxnTopic::default().with_name(TopicName(StrBytes::from_static_str(TOPIC))).with_partitions(partitions.to_vec());
+        let add = AddPartitionsToTxnRequest::default()
+            .with_v3_and_below_transactional_id(self.id.clone())
+            .with_v3_and_below_producer_id(ProducerId(id))
+            .with_v3_and_below_producer_epoch(epoch)
+            .with_v3_and_below_topics(vec![topic]);
+        again(|| {
+            let answer = self.client.ask(3, &add)?;
+            let result = answer.results_by_topic_v3_and_below.first().and_then(|topic| topic.results_by_partition.first());
+            Ok((result.context("no partition is answered")?.partition_error_code, ()))
+        })?;
+        for partition in partitions {
+            let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+            let batch = Batch::of_values(now, &[b"v"]).from_producer(id, epoch, 0).with(|header| header.attributes |= 1 << 4);
+            let produce = steady::produce(TOPIC, *partition, batch.encode()).with_transactional_id(Some(self.id.clone()));
+            again(|| {
+                let answer = self.client.ask(9, &produce)?;
+                let partition = answer.responses.first().and_then(|topic| topic.partition_responses.first());
+                Ok((partition.context("no partition is answered")?.error_code, ()))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, version: i16, commit: bool) -> Result<()> {
+        let (id, epoch) = self.producer;
+        let end = EndTxnRequest::default()
+            .with_transactional_id(self.id.clone())
+            .with_producer_id(ProducerId(id))
+            .with_producer_epoch(epoch)
+            .with_committed(commit);
+        again(|| Ok((self.client.ask(version, &end)?.error_code, ())))
+    }
+}
+
+fn again<R>(mut ask: impl FnMut() -> Result<(i16, R)>) -> Result<R> {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        match ask()? {
+            (0, answer) => return Ok(answer),
+            (code, _) if RETRIABLE.contains(&code) && Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+            (code, _) => bail!("answered {code}"),
+        }
+    }
+}
+
+fn describe(address: SocketAddr, id: &str) -> Result<TransactionState> {
+    let mut client = Client::connect(address)?;
+    let request =
+        DescribeTransactionsRequest::default().with_transactional_ids(vec![TransactionalId(StrBytes::from_string(id.to_owned()))]);
+    again(|| {
+        let mut state = client.ask(0, &request)?.transaction_states.into_iter().next().context("no transaction is described")?;
+        // Apache Kafka has them in the order of a hash.
+        state.topics.iter_mut().for_each(|topic| topic.partitions.sort_unstable());
+        Ok((state.error_code, state))
+    })
+}
+
+/// Waits until a transaction is in this state: Apache Kafka writes markers after it has answered.
+fn until(address: SocketAddr, id: &str, state: &str) -> Result<TransactionState> {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let described = describe(address, id)?;
+        if described.transaction_state.as_str() == state {
+            return Ok(described);
+        }
+        ensure!(Instant::now() < deadline, "{id} is {}, not {state}", described.transaction_state.as_str());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn what_apache_kafka_wrote_goes_on() -> Result<()> {
+    let kafka = ApacheKafka::start()?;
+    let address = kafka.kafka();
+    ensure!(steady::create(&mut kafka.connect()?, TOPIC, 3, &[])? == 0);
+    let mut open = Producer::init(address, "open")?;
+    open.write(&[0, 2])?;
+    let mut done = Producer::init(address, "done")?;
+    done.write(&[1])?;
+    done.end(5, true)?;
+    let mut aborted = Producer::init(address, "aborted")?;
+    aborted.write(&[1])?;
+    aborted.end(3, false)?;
+    let before =
+        [until(address, "open", "Ongoing")?, until(address, "done", "CompleteCommit")?, until(address, "aborted", "CompleteAbort")?];
+    let (data, _kept) = kafka.stop()?;
+
+    let broker = Broker::start_on(&data, &[])?;
+    let address = broker.kafka();
+    for (id, before) in ["open", "done", "aborted"].iter().zip(&before) {
+        ensure!(describe(address, id)? == *before, "{id} was {before:?} and is {:?}", describe(address, id)?);
+    }
+    open.client = broker.connect()?;
+    open.end(3, true)?;
+    let described = until(address, "open", "CompleteCommit")?;
+    ensure!(described.topics.is_empty(), "{described:?}");
+    let fenced = Producer::init(address, "done")?;
+    ensure!(fenced.producer == (before[1].producer_id.0, before[1].producer_epoch + 1), "{:?} after {:?}", fenced.producer, before[1]);
+    Ok(())
+}
+
+#[test]
+fn apache_kafkas_tool_reads_what_is_written_here() -> Result<()> {
+    let mut broker = Broker::start()?;
+    let address = broker.kafka();
+    ensure!(steady::create(&mut broker.connect()?, TOPIC, 3, &[])? == 0);
+    Producer::init(address, "open")?.write(&[0, 2])?;
+    let mut done = Producer::init(address, "done")?;
+    done.write(&[1])?;
+    done.end(5, true)?;
+    let (open, done) = (until(address, "open", "Ongoing")?, until(address, "done", "CompleteCommit")?);
+    ensure!(broker.stop()?.success(), "no clean stop");
+    let mut logs = Vec::new();
+    for entry in std::fs::read_dir(broker.data())? {
+        let path = entry?.path();
+        let is_state = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("__transaction_state-"));
+        // A partition that nothing was written to has no segment yet.
+        let segment = path.join("00000000000000000000.log");
+        if is_state && segment.exists() {
+            logs.push(segment.display().to_string());
+        }
+    }
+    let mut command = tools::java("org.apache.kafka.tools.DumpLogSegments")?;
+    command.args(["--transaction-log-decoder", "--files", &logs.join(",")]);
+    let output = run(&mut command, &[], WAIT)?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for (id, state) in [("open", &open), ("done", &done)] {
+        let fields = [
+            format!("\"transactionalId\":\"{id}\""),
+            format!("\"producerId\":{},", state.producer_id.0),
+            format!("\"producerEpoch\":{},", state.producer_epoch),
+            format!("\"transactionTimeoutMs\":{},", state.transaction_timeout_ms),
+            format!("\"transactionStatus\":\"{}\"", state.transaction_state.as_str()),
+        ];
+        let found = said.lines().any(|line| fields.iter().all(|field| line.contains(field.as_str())));
+        ensure!(found, "no line has {fields:?} in\n{said}");
+    }
+    Ok(())
+}
