@@ -1,4 +1,5 @@
 //! `__transaction_state` between the brokers: what Apache Kafka wrote goes on here, and what is written here Apache Kafka's own tool reads.
+#![allow(clippy::disallowed_methods, reason = "it waits for brokers, which write markers by their own clock")]
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
