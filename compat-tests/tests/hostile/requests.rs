@@ -116,6 +116,23 @@ pub const REQUESTS: &[Request] = &[
     Request::new("consumer-group-heartbeat", 68, 1, true, consumer_group_heartbeat),
     Request::new("consumer-group-describe", 69, 1, true, describe_groups),
     Request::new("list-config-resources", 74, 1, true, list_config_resources),
+    Request::new("add-partitions-to-txn", 24, 2, false, add_partitions_to_txn),
+    Request::new("add-partitions-to-txn", 24, 3, true, add_partitions_to_txn),
+    Request::new("add-partitions-to-txn", 24, 5, true, add_partitions_to_txn),
+    Request::new("add-offsets-to-txn", 25, 2, false, add_offsets_to_txn),
+    Request::new("add-offsets-to-txn", 25, 4, true, add_offsets_to_txn),
+    Request::new("end-txn", 26, 2, false, end_txn),
+    Request::new("end-txn", 26, 5, true, end_txn),
+    Request::new("write-txn-markers", 27, 1, true, write_txn_markers),
+    Request::new("txn-offset-commit", 28, 2, false, txn_offset_commit),
+    Request::new("txn-offset-commit", 28, 4, true, txn_offset_commit),
+    Request::new("alter-replica-log-dirs", 34, 1, false, alter_replica_log_dirs),
+    Request::new("alter-replica-log-dirs", 34, 2, true, alter_replica_log_dirs),
+    Request::new("update-features", 57, 0, true, update_features),
+    Request::new("update-features", 57, 1, true, update_features),
+    Request::new("describe-producers", 61, 0, true, describe_producers),
+    Request::new("describe-transactions", 65, 0, true, describe_transactions),
+    Request::new("list-transactions", 66, 2, true, list_transactions),
 ];
 
 /// The group that correct requests are about. It has no members: a join is answered with an id, and nobody comes back with it.
@@ -445,5 +462,123 @@ fn list_groups(b: &mut Body, _: i16) {
 fn delete_groups(b: &mut Body, _: i16) {
     b.array(1);
     b.text("hostile-nobody");
+    b.tags();
+}
+
+/// A transaction that nobody began, of a producer that nobody is.
+fn transaction(b: &mut Body) {
+    b.text("hostile-transaction");
+    b.i64(1 << 40);
+    b.i16(0);
+}
+
+/// One topic with the partition 0.
+fn one_topic(b: &mut Body) {
+    b.array(1);
+    b.text(TOPIC);
+    b.array(1);
+    b.i32(0);
+    b.tags();
+}
+
+fn add_partitions_to_txn(b: &mut Body, version: i16) {
+    if version >= 4 {
+        b.array(1);
+    }
+    transaction(b);
+    if version >= 4 {
+        b.i8(1); // verifies only
+    }
+    one_topic(b);
+    if version >= 4 {
+        b.tags();
+    }
+    b.tags();
+}
+
+fn add_offsets_to_txn(b: &mut Body, _: i16) {
+    transaction(b);
+    b.text(GROUP);
+    b.tags();
+}
+
+fn end_txn(b: &mut Body, _: i16) {
+    transaction(b);
+    b.i8(1);
+    b.tags();
+}
+
+fn write_txn_markers(b: &mut Body, _: i16) {
+    b.array(1);
+    b.i64(1 << 40);
+    b.i16(0);
+    b.i8(1);
+    one_topic(b);
+    b.i32(0);
+    b.tags();
+    b.tags();
+}
+
+fn txn_offset_commit(b: &mut Body, version: i16) {
+    b.text("hostile-transaction");
+    b.text(GROUP);
+    b.i64(1 << 40);
+    b.i16(0);
+    if version >= 3 {
+        b.i32(-1);
+        b.text("");
+        b.null_text();
+    }
+    b.array(1);
+    b.text(TOPIC);
+    b.array(1);
+    b.i32(0);
+    b.i64(3);
+    b.i32(-1);
+    b.text("mine");
+    b.tags();
+    b.tags();
+    b.tags();
+}
+
+fn alter_replica_log_dirs(b: &mut Body, _: i16) {
+    b.array(1);
+    b.text("/hostile-nowhere");
+    one_topic(b);
+    b.tags();
+    b.tags();
+}
+
+fn update_features(b: &mut Body, version: i16) {
+    b.i32(1500);
+    b.array(1);
+    b.text("hostile.version");
+    b.i16(1);
+    b.i8(1); // a downgrade is allowed, or this is an upgrade
+    b.tags();
+    if version >= 1 {
+        b.i8(1); // validate only
+    }
+    b.tags();
+}
+
+fn describe_producers(b: &mut Body, _: i16) {
+    one_topic(b);
+    b.tags();
+}
+
+fn describe_transactions(b: &mut Body, _: i16) {
+    b.array(1);
+    b.text("hostile-transaction");
+    b.tags();
+}
+
+fn list_transactions(b: &mut Body, _: i16) {
+    b.array(1);
+    b.text("Ongoing");
+    b.array(1);
+    b.i64(1 << 40);
+    b.i64(-1);
+    b.text("hostile-.*");
     b.tags();
 }
