@@ -23,9 +23,11 @@ export function ofGroup(group) {
   if (lag > 0 && isNumber(margin) && margin < MARGIN_SECONDS) {
     tags.push({ level: "bad", word: margin < 60 ? "losing records now" : `loses records in ${duration(margin)}`, why: "retention deletes the oldest unread record then" });
   }
-  if (isBehind(group)) {
-    if (group.members === 0) tags.push({ level: "warn", word: "nobody reads", why: "the group has offsets, but no members" });
-    else if (!(rate > 0)) tags.push({ level: "bad", word: "stuck", why: "it has members, but nothing was committed in the last minute" });
+  if (lag > 0 && group.members === 0) tags.push({ level: "warn", word: "nobody reads", why: "the group has offsets, but no members" });
+  else if (isBehind(group)) {
+    // No rate yet: it has only just begun to be watched.
+    if (!isNumber(rate)) tags.push({ level: "warn", word: "behind", why: "how fast it reads isn't known yet" });
+    else if (rate <= 0) tags.push({ level: "bad", word: "stuck", why: "it has members, but nothing was committed in the last minute" });
     else if (catchUp === null) tags.push({ level: "bad", word: "falling behind", why: "records come faster than it commits" });
     else tags.push({ level: "warn", word: "catching up", why: `done in ${duration(catchUp)} at the present rates` });
   }
@@ -61,10 +63,11 @@ export function ofPartition(partition) {
 /** A partition that gets this many times the mean is hot. */
 export const HOT_RATIO = 2;
 
-/** The sentence at the top of the overview. */
-export function headline(groups) {
+/** The sentence at the top of the overview, from the worst groups first and how many there are in all. */
+export function headline(groups, total = groups.length) {
   const late = groups.filter(isBehind);
-  if (groups.length === 0) return { late: 0, words: "No consumer groups yet." };
-  if (late.length === 0) return { late: 0, words: groups.length === 1 ? "The one group keeps up." : `All ${count(groups.length)} groups keep up.` };
-  return { late: late.length, words: `${count(late.length)} of ${counted(groups.length, "group")} ${late.length === 1 ? "is" : "are"} behind by a minute or more.` };
+  if (total === 0) return { late: 0, words: "No consumer groups yet." };
+  if (late.length === 0) return { late: 0, words: total === 1 ? "The one group is less than a minute behind." : `None of ${count(total)} groups is behind by a minute or more.` };
+  const least = late.length === groups.length && groups.length < total ? "At least " : "";
+  return { late: late.length, words: `${least}${count(late.length)} of ${counted(total, "group")} ${late.length === 1 ? "is" : "are"} behind by a minute or more.` };
 }

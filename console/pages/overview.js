@@ -18,7 +18,7 @@ export function overview(context) {
     place: "behind",
     heading: "What is behind",
     title: (data) => {
-      const late = data ? headline(data.groups).late : 0;
+      const late = data ? headline(data.groups, data.total).late : 0;
       return late ? `${late} behind` : "What is behind";
     },
     load: async () => {
@@ -26,7 +26,7 @@ export function overview(context) {
       return { ...all, groups: list.groups, total: list.total, counts: all.groups };
     },
     view: (data) => {
-      const { words, late } = headline(data.groups);
+      const { words, late } = headline(data.groups, data.total);
       const worst = data.groups.find(isBehind);
       if (told !== null && told !== late) context.say(worst ? `${words} Worst: ${plainName(worst.group)}, ${behind(worst)}.` : words);
       told = late;
