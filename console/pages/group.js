@@ -163,6 +163,7 @@ function rebalance(r, now) {
   const took = ((r.ended_ms ?? now) - r.began_ms) / 1000;
   const outcome = r.outcome === null ? "under way" : r.outcome === "Stable" ? `took ${duration(took)}` : r.outcome === "Empty" ? "left the group empty" : `interrupted by the next after ${duration(took)}`;
   const waited = r.joined_ms === null ? null : (r.joined_ms - r.began_ms) / 1000;
+  const longest = (r.unowned ?? []).reduce((most, one) => (most === null || one.seconds > most.seconds ? one : most), null);
   return h(
     "li",
     { class: r.outcome === null ? "open" : null, key: `${r.began_ms} ${r.from_generation}` },
@@ -177,6 +178,14 @@ function rebalance(r, now) {
       isNumber(r.members) && ` → ${count(r.members)}`,
       waited !== null && waited >= 1 && [`; waited ${duration(waited)} for members`, r.last && [", last ", shownName(r.last)]],
     ),
+    longest !== null &&
+      h(
+        "p",
+        { class: "when" },
+        `${counted(r.unowned.length, "partition")} without owner, ${duration(r.unowned_partition_seconds)} together; longest `,
+        shownName(longest.topic),
+        ` ${longest.partition}, ${duration(longest.seconds)}`,
+      ),
     r.removed.length > 0 && h("p", { class: "when" }, "did not come: ", r.removed.map((who, nth) => [nth > 0 && "; ", shownName(who)])),
   );
 }

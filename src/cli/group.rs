@@ -100,9 +100,17 @@ fn describe(detail: &GroupDetail, rebalances: bool) -> String {
     if rebalances {
         let rows: Vec<_> = detail.rebalances_list.iter().map(|told| rebalance(told, detail.now_ms)).collect();
         text.push('\n');
-        text.push_str(&table(&["BEGAN", "TOOK>", "OUTCOME", "GENERATION>", "MEMBERS>", "WHY", "LAST TO JOIN"], &rows));
+        text.push_str(&table(
+            &["BEGAN", "TOOK>", "OUTCOME", "GENERATION>", "MEMBERS>", "UNOWNED>", "LONGEST", "WHY", "LAST TO JOIN"],
+            &rows,
+        ));
     }
     text
+}
+
+/// The partition that had no owner for longest.
+fn longest(told: &crate::http::view::Unowned) -> String {
+    format!("{}-{} {}", printable(&told.topic), told.partition, maybe(Some(told.seconds)))
 }
 
 fn rebalance(told: &Rebalance, now_ms: i64) -> Vec<String> {
@@ -113,6 +121,8 @@ fn rebalance(told: &Rebalance, now_ms: i64) -> Vec<String> {
         told.outcome.clone().unwrap_or_else(|| "under way".to_owned()),
         told.generation.map_or_else(|| "-".to_owned(), |generation| generation.to_string()),
         format!("{}→{}", told.members_before, told.members.map_or_else(|| "?".to_owned(), |members| members.to_string())),
+        maybe(Some(told.unowned_partition_seconds)),
+        told.unowned.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds)).map_or_else(|| "-".to_owned(), longest),
         told.why.clone(),
         told.last.clone().unwrap_or_else(|| "-".to_owned()),
     ]

@@ -39,7 +39,7 @@ pub use record::{
     ClassicMemberMetadata, ConsumerGroupMetadata, ConsumerMemberMetadata, ConsumerRecord, CurrentAssignment, GroupMetadata, MemberMetadata,
     Record, ResolvedRegex, TargetMetadata,
 };
-pub use story::{End, JoinPhase, Rebalance, Story, names};
+pub use story::{End, JoinPhase, Rebalance, Story, UNOWNED_MAX, names};
 pub use topics::{NoTopics, Topic, Topics};
 pub use watched::{Watched, WatchedMember};
 

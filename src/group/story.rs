@@ -2,7 +2,7 @@
 //! in memory, for people and tools; no decision looks at it.
 
 use super::{Cause, Generation, Note, Who};
-use crate::types::Millis;
+use crate::types::{Millis, TopicPartition};
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
@@ -13,6 +13,10 @@ use std::{
 pub const WHO_MAX: usize = 100;
 /// Rebalances that are remembered of a group.
 pub const REBALANCES_MAX: usize = 100;
+/// Partitions that one rebalance names.
+pub const UNOWNED_MAX: usize = 1_000;
+/// Partitions without an owner that a group keeps in mind.
+const LOST_MAX: usize = 100_000;
 
 /// One rebalance. Times are the wall clock's.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +30,10 @@ pub struct Rebalance {
     pub joined: Option<JoinPhase>,
     /// `None` while it is under way.
     pub ended: Option<(Millis, End)>,
+    /// For how many milliseconds each partition had no owner that got one again by it; of many, the first [`UNOWNED_MAX`].
+    pub unowned: Vec<(TopicPartition, i64)>,
+    /// The same for all of them together: partition-milliseconds.
+    pub unowned_ms: i64,
 }
 
 /// The end of the wait for members.
@@ -51,11 +59,15 @@ pub enum End {
     Interrupted,
 }
 
-/// The last rebalances of a group, the newest last, and how many there were by cause.
+/// The last rebalances of a group, the newest last; how many there were by cause; and which partitions changed hands, and when.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Story {
     rebalances: VecDeque<Rebalance>,
     counts: BTreeMap<&'static str, u64>,
+    /// Partitions that lost their owner, and when.
+    lost: BTreeMap<TopicPartition, Millis>,
+    /// Partition-milliseconds without an owner, of those that are over.
+    unowned_ms: u64,
 }
 
 impl Story {
@@ -66,6 +78,17 @@ impl Story {
     /// How many rebalances began, by [`Cause::name`].
     pub fn counts(&self) -> &BTreeMap<&'static str, u64> {
         &self.counts
+    }
+
+    /// The partitions that lost their owner and have no other yet, and when that was.
+    pub fn without_owner(&self) -> impl ExactSizeIterator<Item = (&TopicPartition, Millis)> + Clone {
+        self.lost.iter().map(|(partition, since)| (partition, *since))
+    }
+
+    /// For how many partition-milliseconds partitions between two owners had none, up to now; while there was no member, nothing counts.
+    /// Never less than before.
+    pub fn unowned_ms(&self, now: Millis) -> u64 {
+        self.lost.values().fold(self.unowned_ms, |sum, since| sum.saturating_add(passed(*since, now).unsigned_abs()))
     }
 
     /// When the one that is under way began.
@@ -84,7 +107,8 @@ impl Story {
                 let count = self.counts.entry(cause.name()).or_default();
                 *count = count.saturating_add(1);
                 let (cause, from, members_before) = (cause.clone(), *generation, *members);
-                self.rebalances.push_back(Rebalance { cause, began: at, from, members_before, joined: None, ended: None });
+                let (joined, ended, unowned) = (None, None, Vec::new());
+                self.rebalances.push_back(Rebalance { cause, began: at, from, members_before, joined, ended, unowned, unowned_ms: 0 });
             }
             Note::Generation { generation, members, removed, last, .. } => {
                 if let Some(rebalance) = self.under_way() {
@@ -92,10 +116,37 @@ impl Story {
                     rebalance.joined = Some(JoinPhase { at, generation, members, removed, last });
                 }
             }
-            Note::Stable { .. } => self.end(at, End::Stable),
-            Note::Empty { .. } => self.end(at, End::Empty),
+            Note::Moved { lost, gained, .. } => {
+                gained.iter().for_each(|partition| self.gained(at, partition));
+                let room = LOST_MAX.saturating_sub(self.lost.len());
+                for partition in lost.iter().take(room) {
+                    self.lost.entry(partition.clone()).or_insert(at);
+                }
+            }
+            Note::Stable { .. } => self.settle(at, End::Stable),
+            Note::Empty { .. } => self.settle(at, End::Empty),
             Note::Fenced { .. } | Note::NobodyJoined { .. } => {}
         }
+    }
+
+    fn gained(&mut self, at: Millis, partition: &TopicPartition) {
+        let Some(since) = self.lost.remove(partition) else { return };
+        let ms = passed(since, at);
+        self.unowned_ms = self.unowned_ms.saturating_add(ms.unsigned_abs());
+        // A static member that comes back has its partitions again without one.
+        if let Some(rebalance) = self.under_way() {
+            rebalance.unowned_ms = rebalance.unowned_ms.saturating_add(ms);
+            if rebalance.unowned.len() < UNOWNED_MAX {
+                rebalance.unowned.push((partition.clone(), ms));
+            }
+        }
+    }
+
+    /// All is where it belongs: what has no owner now is wanted by nobody.
+    fn settle(&mut self, at: Millis, end: End) {
+        self.end(at, end);
+        self.unowned_ms = self.unowned_ms(at);
+        self.lost.clear();
     }
 
     fn under_way(&mut self) -> Option<&mut Rebalance> {
@@ -107,6 +158,10 @@ impl Story {
             rebalance.ended = Some((at, end));
         }
     }
+}
+
+fn passed(Millis(since): Millis, Millis(now): Millis) -> i64 {
+    now.saturating_sub(since).max(0)
 }
 
 /// A peer's text as people may see it: printable, and not too long.

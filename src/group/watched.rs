@@ -48,13 +48,6 @@ impl WatchedMember {
     }
 }
 
-impl Watched {
-    /// Members keep what they own through a rebalance, but for what they are told to let go.
-    pub fn is_cooperative(&self) -> bool {
-        self.kind == Kind::Consumer || self.protocol.starts_with("cooperative")
-    }
-}
-
 impl Groups {
     /// `None` if it isn't there.
     pub fn watch(&self, group: &str) -> Option<Watched> {

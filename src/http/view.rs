@@ -152,6 +152,18 @@ pub struct Rebalance {
     pub members: Option<usize>,
     pub removed: Vec<String>,
     pub last: Option<String>,
+    /// Of all partitions together; while it is under way, so far.
+    pub unowned_partition_seconds: f64,
+    /// The partitions that changed hands by it and had no owner meanwhile; of many, the first 1000.
+    pub unowned: Vec<Unowned>,
+}
+
+/// How long a partition had no owner.
+#[derive(Serialize, Deserialize, Debug, Clone)]
+pub struct Unowned {
+    pub topic: String,
+    pub partition: i32,
+    pub seconds: f64,
 }
 
 #[derive(Serialize, Deserialize, Debug, Clone)]

@@ -141,7 +141,7 @@ fn groups(out: &mut Exposition, shown: &[Shown<'_>]) {
     by_group(out, &names::GROUP_MAX_LAG, shown, |g| Some(g.summary.records_max as f64));
     by_group(out, &names::GROUP_MIN_MARGIN, shown, |g| g.summary.margin_ms.map(seconds));
     by_group(out, &names::GROUP_CATCH_UP, shown, |g| Some(g.summary.catch_up_s.unwrap_or(f64::INFINITY)));
-    by_group(out, &names::GROUP_UNOWNED, shown, |g| Some(g.lag.unowned_ms as f64 / 1_000.0));
+    by_group(out, &names::GROUP_UNOWNED, shown, |g| Some(g.lag.unowned_ms() as f64 / 1_000.0));
     by_group(out, &names::GROUP_ABANDONED, shown, |g| Some(g.summary.abandoned as f64));
     by_group(out, &names::GROUP_UNCOMMITTED, shown, |g| Some(g.summary.uncommitted as f64));
     let mut family = out.family(&names::GROUP_STATE);

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     group::{Committed, Watched, WatchedMember},
-    types::{Millis, PartitionIndex, TopicId, TopicName},
+    types::{Millis, PartitionIndex, TopicId, TopicName, TopicPartition},
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -74,6 +74,10 @@ pub struct GroupSeen<'a> {
     pub rebalances: BTreeMap<&'static str, u64>,
     /// When the rebalance that is under way began.
     pub rebalancing_since: Option<Millis>,
+    /// Partition-milliseconds that partitions had no owner between two of them.
+    pub between_owners_ms: u64,
+    /// The partitions that are between two owners now.
+    pub between_owners: BTreeSet<TopicPartition>,
 }
 
 /// A group and how far behind it is.
@@ -84,8 +88,10 @@ pub struct GroupLag {
     pub history: VecDeque<Point>,
     pub rebalances: BTreeMap<&'static str, u64>,
     pub rebalancing_since: Option<Millis>,
-    /// Partition-milliseconds without an owner, while it had members.
-    pub unowned_ms: u64,
+    /// As the group's story has them, to the millisecond.
+    between_owners_ms: u64,
+    /// Partition-milliseconds of partitions that never had an owner, as sweeps saw them.
+    never_owned_ms: u64,
     owned: Vec<Owned>,
     swept: Option<Millis>,
     pub(super) sweep: u64,
@@ -120,7 +126,8 @@ impl GroupLag {
             history: VecDeque::new(),
             rebalances: BTreeMap::new(),
             rebalancing_since: None,
-            unowned_ms: 0,
+            between_owners_ms: 0,
+            never_owned_ms: 0,
             owned: Vec::new(),
             swept: None,
             sweep: 0,
@@ -148,6 +155,7 @@ impl GroupLag {
     ) {
         self.sweep = sweep;
         (self.rebalances, self.rebalancing_since) = (seen.rebalances, seen.rebalancing_since);
+        self.between_owners_ms = seen.between_owners_ms;
         if self.described != seen.described {
             self.described = seen.described;
             self.note_members();
@@ -164,7 +172,7 @@ impl GroupLag {
         self.topics.retain(|_, reading| !reading.readers.is_empty());
         self.note_readings();
         self.note_marks(topics);
-        self.note_unowned(now, topics);
+        self.note_never_owned(now, topics, &seen.between_owners);
         self.swept = Some(now);
     }
 
@@ -224,19 +232,31 @@ impl GroupLag {
         }
     }
 
-    /// Adds up how long partitions that its members read had no owner. In a rebalance of an eager protocol that's all of them.
-    fn note_unowned(&mut self, now: Millis, topics: &BTreeMap<TopicName, TopicFlow>) {
+    /// Partition-milliseconds without an owner, while it had members.
+    pub fn unowned_ms(&self) -> u64 {
+        self.between_owners_ms.saturating_add(self.never_owned_ms)
+    }
+
+    /// Adds up how long partitions that its members read were nobody's and had not been somebody's just before: that the group's story knows.
+    fn note_never_owned(&mut self, now: Millis, topics: &BTreeMap<TopicName, TopicFlow>, between_owners: &BTreeSet<TopicPartition>) {
         let passed = self.swept.map_or(0, |swept| now.0.saturating_sub(swept.0)).clamp(0, SWEEP_GAP_MS_MAX);
         if self.described.members.is_empty() || passed == 0 {
             return;
         }
         let read = self.described.subscribed.iter().flat_map(|topics| topics.iter()).filter_map(|topic| Some((topic, topics.get(topic)?)));
         let all: usize = read.map(|(_, flow)| flow.partitions.len()).sum();
-        let is_revoked = self.rebalancing_since.is_some() && !self.described.is_cooperative();
-        let owned =
-            if is_revoked { 0 } else { self.owned.iter().flat_map(|m| &m.partitions).map(|(_, partitions)| partitions.len()).sum() };
-        let unowned = u64::try_from(all.saturating_sub(owned)).unwrap_or(0);
-        self.unowned_ms = self.unowned_ms.saturating_add(unowned.saturating_mul(passed.unsigned_abs()));
+        let owned = || self.owned.iter().flat_map(|member| &member.partitions);
+        let mut known: usize = owned().map(|(_, partitions)| partitions.len()).sum();
+        if !between_owners.is_empty() {
+            // While a group rebalances, members that have let go of partitions still have their last assignment.
+            let each = owned().flat_map(|(topic, partitions)| {
+                partitions.iter().map(|partition| TopicPartition { topic: topic.clone(), partition: *partition })
+            });
+            let still = each.filter(|partition| between_owners.contains(partition)).count();
+            known = known.saturating_add(between_owners.len()).saturating_sub(still);
+        }
+        let never = u64::try_from(all.saturating_sub(known)).unwrap_or(0);
+        self.never_owned_ms = self.never_owned_ms.saturating_add(never.saturating_mul(passed.unsigned_abs()));
     }
 
     /// Each partition that it reads, with how far behind it is.

@@ -109,7 +109,7 @@ impl Sampler {
         let fetches = &self.fetches;
         let saw_all = sight.groups.look_at_serving(|groups| {
             for (id, _) in groups.iter() {
-                if let Some(seen) = group_seen(groups, id) {
+                if let Some(seen) = group_seen(groups, id, sight.now) {
                     state.note_group(sight.now, id, seen, |client, topic, partition| fetches.get(client, topic, partition));
                 }
             }
@@ -155,13 +155,15 @@ pub(super) fn seen(log: &PartitionLog) -> PartitionSeen {
     }
 }
 
-fn group_seen<'a>(groups: &'a Groups, id: &str) -> Option<GroupSeen<'a>> {
+fn group_seen<'a>(groups: &'a Groups, id: &str, now: Millis) -> Option<GroupSeen<'a>> {
     let story = groups.get(id)?.story();
     Some(GroupSeen {
         described: groups.watch(id)?,
         committed: groups.all_committed(id).collect(),
         rebalances: story.counts().clone(),
         rebalancing_since: story.since(),
+        between_owners_ms: story.unowned_ms(now),
+        between_owners: story.without_owner().map(|(partition, _)| partition.clone()).collect(),
     })
 }
 

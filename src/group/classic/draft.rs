@@ -1,6 +1,6 @@
 //! A decision on one group in the making: a copy of the group that may be changed, and what comes of it.
 
-use super::{Classic, Joined, Member, Note, State, Synced, Who};
+use super::{Classic, Joined, Member, Note, State, Synced, Who, owners};
 use crate::{
     group::{Decision, GroupId, MemberId, Now, Record, Reply, Settings, Ticket, Volatile},
     types::ErrorCode,
@@ -12,6 +12,7 @@ pub(in crate::group) struct Draft<'a> {
     pub settings: &'a Settings,
     pub now: Now,
     pub id: GroupId,
+    was: Option<&'a Classic>,
     pub group: Classic,
     pub records: Vec<Record>,
     pub replies: Vec<(Ticket, Reply)>,
@@ -21,12 +22,13 @@ pub(in crate::group) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// A group that isn't there begins empty.
-    pub fn of(settings: &'a Settings, now: Now, id: GroupId, group: Option<&Classic>) -> Self {
-        let group = group.cloned().unwrap_or_else(|| Classic { state_since: Some(now.wall), ..Classic::default() });
-        Self { settings, now, id, group, records: Vec::new(), replies: Vec::new(), notes: Vec::new(), records_may_fail: false }
+    pub fn of(settings: &'a Settings, now: Now, id: GroupId, was: Option<&'a Classic>) -> Self {
+        let group = was.cloned().unwrap_or_else(|| Classic { state_since: Some(now.wall), ..Classic::default() });
+        Self { settings, now, id, was, group, records: Vec::new(), replies: Vec::new(), notes: Vec::new(), records_may_fail: false }
     }
 
-    pub fn finish<R>(self, reply: R) -> Decision<R> {
+    pub fn finish<R>(mut self, reply: R) -> Decision<R> {
+        self.tell_moved();
         Decision {
             reply,
             records: self.records,
@@ -34,6 +36,13 @@ impl<'a> Draft<'a> {
             replies: self.replies,
             notes: self.notes,
             records_may_fail: self.records_may_fail,
+        }
+    }
+
+    /// Tells of the partitions that changed hands.
+    pub fn tell_moved(&mut self) {
+        if let Some(note) = self.was.and_then(|was| owners::moved(&self.id, was, &self.group)) {
+            note.tell_among(&mut self.notes);
         }
     }
 

@@ -13,6 +13,7 @@ pub mod command;
 pub(super) mod draft;
 mod join;
 mod leave;
+mod owners;
 mod rebalance;
 mod sync;
 
@@ -22,7 +23,7 @@ use super::{
     Generation, GroupId, GroupMetadata, InstanceId, MemberId, MemberMetadata, Settings, Ticket,
     subscription::{self, CONSUMER_PROTOCOL_TYPE},
 };
-use crate::types::{ErrorCode, Millis, TopicName};
+use crate::types::{ErrorCode, Millis, TopicName, TopicPartition};
 use bytes::Bytes;
 use command::{JoinedMember, Protocol};
 use indexmap::IndexMap;
@@ -159,9 +160,22 @@ pub enum Note {
     NobodyJoined {
         group: GroupId,
     },
+    /// These partitions have no owner from now on, and those have one.
+    Moved {
+        group: GroupId,
+        lost: Vec<TopicPartition>,
+        gained: Vec<TopicPartition>,
+    },
 }
 
 impl Note {
+    /// A story's rebalance has ended only when all partitions are where they belong: this comes before its end.
+    pub(super) fn tell_among(self, notes: &mut Vec<Self>) {
+        let ends = |note: &Self| matches!(note, Self::Stable { .. } | Self::Empty { .. });
+        let at = notes.iter().position(ends).unwrap_or(notes.len());
+        notes.insert(at, self);
+    }
+
     pub fn group(&self) -> &GroupId {
         match self {
             Self::Preparing { group, .. }
@@ -169,7 +183,8 @@ impl Note {
             | Self::Stable { group, .. }
             | Self::Empty { group, .. }
             | Self::Fenced { group, .. }
-            | Self::NobodyJoined { group } => group,
+            | Self::NobodyJoined { group }
+            | Self::Moved { group, .. } => group,
         }
     }
 }

@@ -11,9 +11,9 @@ use crate::{
         Classic, ConsumerGroupMetadata, ConsumerRecord, Decision, Epoch, GroupId, GroupSettings, MemberId, Note, Now, Record, Reply,
         Settings, Ticket, Topics, Volatile, classic::Cause,
     },
-    types::{ErrorCode, Millis},
+    types::{ErrorCode, Millis, TopicPartition},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// What a decision on a group depends on, besides the group.
 #[derive(Clone, Copy)]
@@ -239,14 +239,42 @@ pub(super) fn partitions_of(owned: &super::Owned) -> Partitions {
 }
 
 impl ConsumerDraft<'_> {
+    /// Tells of the partitions that changed hands.
+    fn tell_moved(&mut self) {
+        let touched = |record: &'_ Record| match record {
+            Record::Consumer { record: ConsumerRecord::Current(id, _), .. } => Some(id.clone()),
+            _ => None,
+        };
+        let touched: BTreeSet<MemberId> = self.records.iter().filter_map(touched).collect();
+        let of = |group: &Consumer, other: &Consumer| -> BTreeSet<TopicPartition> {
+            let same = |id: &MemberId, member| other.members.get(id).is_some_and(|there| Arc::ptr_eq(there, member));
+            let changed = touched.iter().filter_map(|id| Some((id, group.members.get(id)?))).filter(|(id, member)| !same(id, member));
+            // Whoever is away for a while reads nothing.
+            let there = changed.map(|(_, member)| member).filter(|member| member.epoch >= Epoch(0));
+            let each =
+                there.flat_map(|member| &member.assigned).filter_map(|(id, owned)| Some((self.around.topics.by_id(*id)?.name, owned)));
+            each.flat_map(|(topic, owned)| {
+                owned.keys().map(move |partition| TopicPartition { topic: topic.clone(), partition: *partition })
+            })
+            .collect()
+        };
+        let (before, after) = (of(&self.was, &self.group), of(&self.group, &self.was));
+        let lost: Vec<_> = before.difference(&after).cloned().collect();
+        let gained: Vec<_> = after.difference(&before).cloned().collect();
+        if !lost.is_empty() || !gained.is_empty() {
+            Note::Moved { group: self.id.clone(), lost, gained }.tell_among(&mut self.notes);
+        }
+    }
+
     /// Tells the group's story: what this decision has changed.
     fn tell(&mut self) {
         let generation = |epoch: Epoch| crate::group::Generation(epoch.0);
         let members = self.group.members.len();
         if let Some(cause) = self.cause.take() {
             let (from, before) = (generation(self.was.epoch), self.was.members.len());
-            self.notes.push(Note::Preparing { group: self.id.clone(), generation: from, members: before, cause });
+            self.notes.insert(0, Note::Preparing { group: self.id.clone(), generation: from, members: before, cause });
         }
+        self.tell_moved();
         if self.downgraded.is_some() {
             return;
         }

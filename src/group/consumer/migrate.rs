@@ -101,6 +101,7 @@ impl<'a> ConsumerDraft<'a> {
         if rebalances && draft.group.state == State::Stable {
             draft.prepare(Cause::Downgraded);
         }
+        draft.tell_moved();
         self.records.append(&mut draft.records);
         self.replies.append(&mut draft.replies);
         self.notes.append(&mut draft.notes);

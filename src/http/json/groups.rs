@@ -1,16 +1,16 @@
 //! `/api/groups` and `/api/groups/{group}`.
 
 use super::{
-    super::view::{self, Assigned, GroupDetail, GroupPartition, Groups, Member, Rebalance},
+    super::view::{self, Assigned, GroupDetail, GroupPartition, Groups, Member, Rebalance, Unowned},
     Asked, Failed, Json, LIMIT_DEFAULT, LIMIT_MAX, seconds,
 };
 use crate::{
-    group::{End, names},
+    group::{End, Story, UNOWNED_MAX, names},
     lag::{
         GroupLag, State,
         partition::{Behind, Reader, catch_up_seconds},
     },
-    types::TopicName,
+    types::{Millis, TopicName},
 };
 use std::cmp::Reverse;
 
@@ -31,7 +31,8 @@ pub(super) fn detail(asked: &Asked<'_>) -> Result<Json, Failed> {
     let id = asked.name(0);
     // Before the lag is locked: a shard may not be waited for under it.
     let told = asked.broker.context.groups.query(id, |groups| {
-        let rebalances: Vec<_> = groups.get(id)?.story().rebalances().rev().map(rebalance).collect();
+        let story = groups.get(id)?.story();
+        let rebalances: Vec<_> = story.rebalances().rev().map(|told| rebalance(asked.now, story, told)).collect();
         Some(rebalances)
     });
     let rebalances_list = told.ok().flatten().ok_or_else(|| Failed::not_found("group"))?;
@@ -85,7 +86,7 @@ fn view(id: &str, group: &GroupLag, summary: &crate::lag::group::Summary, points
         pending_partitions: summary.pending,
         rebalances: group.rebalances.values().sum(),
         rebalancing_since_ms: group.rebalancing_since.map(|at| at.0),
-        unowned_partition_seconds: group.unowned_ms as f64 / 1_000.0,
+        unowned_partition_seconds: group.unowned_ms() as f64 / 1_000.0,
         history,
     }
 }
@@ -149,8 +150,12 @@ fn partition(
     }
 }
 
-fn rebalance(told: &crate::group::Rebalance) -> Rebalance {
+fn rebalance(now: Millis, story: &Story, told: &crate::group::Rebalance) -> Rebalance {
     let joined = told.joined.as_ref();
+    // While it is under way, what waits for an owner has waited so far.
+    let waiting = story.without_owner().filter(|_| told.ended.is_none()).map(|(p, since)| (p, now.0.saturating_sub(since.0).max(0)));
+    let unowned_ms = waiting.clone().map(|(_, ms)| ms).fold(told.unowned_ms, i64::saturating_add);
+    let unowned = told.unowned.iter().map(|(p, ms)| (p, *ms)).chain(waiting).take(UNOWNED_MAX);
     Rebalance {
         began_ms: told.began.0,
         joined_ms: joined.map(|joined| joined.at.0),
@@ -164,6 +169,8 @@ fn rebalance(told: &crate::group::Rebalance) -> Rebalance {
         members: joined.map(|joined| joined.members),
         removed: joined.map(|joined| joined.removed.iter().map(|who| names(std::slice::from_ref(who))).collect()).unwrap_or_default(),
         last: joined.and_then(|joined| joined.last.as_ref()).map(ToString::to_string),
+        unowned_partition_seconds: seconds(unowned_ms),
+        unowned: unowned.map(|(p, ms)| Unowned { topic: p.topic.to_string(), partition: p.partition.0, seconds: seconds(ms) }).collect(),
     }
 }
 

@@ -110,6 +110,8 @@ impl World {
                 committed: self.groups.all_committed(id).collect(),
                 rebalances: BTreeMap::from([("joined", 2)]),
                 rebalancing_since: None,
+                between_owners_ms: 0,
+                between_owners: BTreeSet::new(),
             };
             self.state.note_group(now, id, seen, |_, _, _| None);
         }

@@ -212,6 +212,23 @@ fn one_that_was_taken_out_does_not_come_back_with_what_it_had() {
 }
 
 #[test]
+fn the_story_of_an_eager_classic_group_tells_how_long_all_paused() {
+    let mut kip = Kip::new(4);
+    let c = classic_group(&mut kip);
+    let d = kip.send_join(classic_join("d", []));
+    kip.sleep(400);
+    // It lets go of all and joins; the assignment comes a little later.
+    let c = kip.send_join(Join { member_id: c.member_id.clone(), ..classic_join("c", []) });
+    kip.sleep(100);
+    let (c, d) = (kip.joined(c), kip.joined(d));
+    let assignments = [(c.member_id.clone(), assignment_of(&[0, 1])), (d.member_id.clone(), assignment_of(&[2, 3]))].into();
+    let from = kip.identity(&c);
+    kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments, ticket: Ticket(0) });
+    let last = kip.groups.get("g").unwrap().story().rebalances().last().unwrap().clone();
+    assert_eq!((last.unowned_ms, last.unowned.len(), last.ended.map(|(_, end)| end)), (400, 4, Some(End::Stable)));
+}
+
+#[test]
 fn one_that_joins_and_never_syncs_is_out() {
     let mut kip = Kip::new(4);
     kip.ok(joining("n"));

@@ -32,6 +32,50 @@ fn a_partition_that_goes_back_and_forth_is_with_one_at_a_time() {
 }
 
 #[test]
+fn the_story_tells_how_long_each_partition_had_no_owner() {
+    let mut kip = Kip::new(4);
+    kip.ok(joining("a"));
+    kip.sleep(1_000);
+    kip.ok(joining("b"));
+    kip.ok(beat("a", 1));
+    kip.sleep(300);
+    kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 1) });
+    kip.sleep(200);
+    kip.ok(beat("b", 2));
+    let of_last = |kip: &Kip| {
+        let last = kip.groups.get("g").unwrap().story().rebalances().last().unwrap().clone();
+        (last.unowned.iter().map(|(p, ms)| (p.partition.0, *ms)).collect::<Vec<_>>(), last.unowned_ms)
+    };
+    assert_eq!(of_last(&kip), (vec![(2, 500), (3, 500)], 1_000), "from when a was told until b was");
+    kip.ok(beat("a", -1));
+    assert_eq!(kip.groups.get("g").unwrap().story().without_owner().len(), 2);
+    kip.sleep(70);
+    kip.ok(beat("b", 2));
+    assert_eq!(of_last(&kip), (vec![(0, 70), (1, 70)], 140));
+    let story = kip.groups.get("g").unwrap().story();
+    assert_eq!(story.unowned_ms(kip.now.wall), 1_140);
+    assert_eq!(story.counts(), &[("joined", 2), ("left", 1)].into());
+    // Nobody is told of partitions that nobody has to give up.
+    kip.ok(joining("c"));
+    assert_eq!(kip.groups.get("g").unwrap().story().without_owner().len(), 0);
+}
+
+#[test]
+fn a_partition_whose_owner_leaves_and_whose_next_one_waits_has_no_gap() {
+    let mut kip = Kip::new(4);
+    kip.ok(joining("a"));
+    kip.ok(joining("b"));
+    kip.ok(beat("a", 1));
+    kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 1) });
+    kip.ok(beat("b", 2));
+    kip.sleep(1_000);
+    kip.send(Heartbeat { hold_ms: 5_000, ..beat("b", 2) });
+    kip.ok(beat("a", -1));
+    let last = kip.groups.get("g").unwrap().story().rebalances().last().unwrap().clone();
+    assert_eq!((last.unowned_ms, last.ended.map(|(_, end)| end)), (0, Some(End::Stable)));
+}
+
+#[test]
 fn the_story_tells_why_who_and_how_it_ended() {
     let mut kip = Kip::new(4);
     kip.ok(joining("a"));
