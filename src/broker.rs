@@ -12,7 +12,7 @@ use crate::{
         Context,
         context::{ContextService, Parts},
     },
-    cluster::{Change, Cluster, FoundPartition, Image, Publisher, Topic, Verdict},
+    cluster::{Change, Cluster, FoundPartition, Image, PRODUCER_ID_SEEN_MAX, Publisher, Topic, Verdict},
     config::{HostPort, Listener, ServerConfig},
     coordinator::{CoordinatorSettings, GroupCoordinator, OFFSETS_TOPIC},
     group::{self, Assignor, Assignors, MigrationPolicy},
@@ -259,7 +259,8 @@ fn settle(logs: &Logs, cluster: &Cluster, now: Millis) -> anyhow::Result<()> {
     let image = cluster.image();
     let specs = image.topics().flat_map(|topic| specs(topic, PartitionIndex(0)));
     logs.open_all(specs.filter(|spec| there.contains(&spec.topic) || may_make(&known, spec, logs.was_clean())).collect(), now)?;
-    let highest = logs.partitions().iter().flat_map(|log| log.producers()).map(|producer| producer.producer_id).max();
+    let ids = logs.partitions().into_iter().flat_map(|log| log.producers()).map(|producer| producer.producer_id);
+    let highest = ids.filter(|id| id.0 <= PRODUCER_ID_SEEN_MAX).max();
     highest.map_or(Ok(()), |highest| cluster.producer_seen(highest)).context("note the producer ids that the logs know")
 }
 

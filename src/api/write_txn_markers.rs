@@ -3,6 +3,7 @@
 //! - Ends producers' transactions in partitions: between brokers, and for `kafka-transactions abort`, which so ends a transaction that hangs.
 //! - In a partition of `__consumer_offsets` the offsets of the transaction count, or are dropped.
 //! - A partition that isn't there is UNKNOWN_TOPIC_OR_PARTITION, an older coordinator than the partition has seen TRANSACTION_COORDINATOR_FENCED.
+//! - A producer id or epoch below 0 is refused: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH.
 
 use super::{Api, Body, Context, FrameMax, Request, convert::first_error, transactional::producer};
 use crate::{
@@ -14,9 +15,10 @@ use crate::{
 };
 use kafka_protocol::messages::{
     WriteTxnMarkersRequest, WriteTxnMarkersResponse,
+    write_txn_markers_request::WritableTxnMarker,
     write_txn_markers_response::{WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult},
 };
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 pub const API: Api = Api {
     key: 27,
@@ -42,6 +44,8 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked: WriteTxnMarkersRequest = request.decode()?;
     let mut written: Vec<Written> = Vec::new();
     for of in &asked.markers {
+        // A partition that is named twice gets one marker.
+        let mut done: HashMap<(&str, i32), Written> = HashMap::new();
         let marker = Marker {
             producer: producer(of.producer_id, of.producer_epoch),
             commit: of.transaction_result,
@@ -49,7 +53,10 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
             version: TransactionVersion::V0,
         };
         for topic in &of.topics {
-            written.extend(topic.partition_indexes.iter().map(|index| context.markers.write_to(&marker, &topic.name, *index)));
+            for index in &topic.partition_indexes {
+                let write = || check(of).and_then(|()| context.markers.write_to(&marker, &topic.name, *index));
+                written.push(done.entry((&topic.name, *index)).or_insert_with(write).clone());
+            }
         }
     }
     if written.iter().all(|one| !matches!(one, Ok(Some(_)))) {
@@ -69,6 +76,14 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
         let (response, error) = respond(&asked, errors);
         request.reply(&response, error)
     })))
+}
+
+/// Nobody was given such a producer id or epoch, and a marker of none is in no transaction.
+fn check(of: &WritableTxnMarker) -> Result<(), ErrorCode> {
+    if of.producer_id.0 < 0 {
+        return Err(ErrorCode::InvalidProducerIdMapping);
+    }
+    if of.producer_epoch < 0 { Err(ErrorCode::InvalidProducerEpoch) } else { Ok(()) }
 }
 
 fn respond(asked: &WriteTxnMarkersRequest, errors: Vec<ErrorCode>) -> (WriteTxnMarkersResponse, ErrorCode) {

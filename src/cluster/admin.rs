@@ -20,6 +20,8 @@ use std::{
 pub const PARTITIONS_PER_REQUEST_MAX: usize = 10_000;
 /// Producer ids are given out to brokers in blocks of this many (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`).
 pub const PRODUCER_ID_BLOCK: i64 = 1000;
+/// The highest producer id that is taken for one that was given out: clients can make ids up.
+pub const PRODUCER_ID_SEEN_MAX: i64 = 1 << 62;
 
 /// What a decision comes to: records to journal and apply, and the answer to give once they are.
 #[derive(Clone, PartialEq, Debug)]
@@ -335,8 +337,13 @@ impl Image {
 
     /// The logs know of a producer with the id `highest`: ids are given out from above it on. A directory that was adopted, or a journal
     /// that is older than the logs, would give ids out a second time, and a new producer's batches would pass for an old one's.
+    ///
+    /// One above [`PRODUCER_ID_SEEN_MAX`] is not believed: that would leave no ids to give out.
     pub fn decide_producer_seen(&self, highest: ProducerId) -> Decision<()> {
         let next = highest.0.saturating_add(1);
+        if highest.0 > PRODUCER_ID_SEEN_MAX {
+            return Decision { records: Vec::new(), reply: () };
+        }
         let records = if next > self.next_producer_id { vec![Record::ProducerIds { next }] } else { Vec::new() };
         Decision { records, reply: () }
     }

@@ -19,7 +19,7 @@ pub mod meta;
 pub mod record;
 mod shell;
 
-pub use admin::{AdminError, MorePartitions, NewTopic};
+pub use admin::{AdminError, MorePartitions, NewTopic, PRODUCER_ID_SEEN_MAX};
 pub use adopt::{FoundPartition, Verdict};
 pub use alter_configs::{ConfigChange, ConfigOp, TopicChange};
 pub use features::{FEATURES, Feature, FeatureUpdate, GROUP_VERSION, InvalidUpdate, Levels, TRANSACTION_VERSION, UpgradeType};

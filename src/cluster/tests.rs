@@ -474,6 +474,7 @@ fn ids_that_the_logs_know_are_not_given_out() {
     assert_eq!(cluster.next_producer_id().unwrap(), crate::types::ProducerId(0));
     cluster.producer_seen(crate::types::ProducerId(5_000)).unwrap();
     cluster.producer_seen(crate::types::ProducerId(3)).unwrap();
+    cluster.producer_seen(crate::types::ProducerId(i64::MAX)).unwrap();
     let next: Vec<i64> = (0..1_000).map(|_| cluster.next_producer_id().unwrap().0).collect();
     assert_eq!((next[0], next[999]), (1, 5_001), "the rest of the block that was taken, then from above");
 }

@@ -472,7 +472,7 @@ mod tests {
             loaded.config.listeners.iter().map(|listener| format!("{} {}", listener.bind, listener.advertised)).collect();
         assert_eq!(all, [":9092 localhost:9092"]);
         assert!(loaded.warnings.iter().all(|warning| warning.ends_with("is not used by highwater")), "{:?}", loaded.warnings);
-        assert_eq!(loaded.warnings.len(), 8);
+        assert_eq!(loaded.warnings.len(), 7);
     }
 
     #[test]

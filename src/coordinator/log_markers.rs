@@ -54,9 +54,16 @@ impl MarkerWriter for LogMarkers {
         let Some(topic) = image.topic(partition.topic.as_str()).filter(|topic| topic.partition(partition.partition).is_some()) else {
             return MarkerOutcome::Gone;
         };
-        match self.append(&image, marker, topic, partition.partition) {
+        let mut appended = self.append(&image, marker, topic, partition.partition);
+        if let Err(AppendError::FencedCoordinator { current, .. }) = appended {
+            // One broker has no other coordinator: the higher epoch came by hand (WriteTxnMarkers), or the state topic was made again. The
+            // transaction must end all the same, or readers of committed data would wait for ever.
+            let marker = Marker { coordinator_epoch: current, ..*marker };
+            appended = self.append(&image, &marker, topic, partition.partition);
+        }
+        match appended {
             Ok(committing) => MarkerOutcome::Written(committing),
-            Err(error @ (AppendError::FencedProducer { .. } | AppendError::FencedCoordinator { .. })) => {
+            Err(error @ AppendError::FencedProducer { .. }) => {
                 // Its producer has gone on, so that this marker was there before; it is written again after a crash.
                 tracing::info!(%partition, %error, "a transaction had ended before its marker came again");
                 MarkerOutcome::Written(None)

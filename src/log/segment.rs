@@ -299,12 +299,15 @@ impl Segment {
         self.rebuild_index(Indexes::loaded(offsets, times, aborted))
     }
 
-    /// Cuts an index file of `from` bytes to its first `to` bytes.
+    /// Cuts an index file of `from` bytes to its first `to` bytes, durably: once the next segment has begun, a recovery point at the cut lets
+    /// the file be believed unread, and after a power loss the entries of batches that are gone would be back.
     pub fn trim(&self, kind: Kind, from: usize, to: usize) -> io::Result<()> {
         if from == to {
             return Ok(());
         }
-        self.place.disk.open(&self.path(kind), OpenMode::Write)?.set_len(to as u64)
+        let file = self.place.disk.open(&self.path(kind), OpenMode::Write)?;
+        file.set_len(to as u64)?;
+        file.sync()
     }
 
     fn load_aborted(&self) -> io::Result<Vec<AbortedTxn>> {

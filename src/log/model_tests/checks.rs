@@ -155,7 +155,14 @@ pub fn check_files(disk: &SimDisk, partition: usize, log_start: Offset) {
         let times = index::TimeIndex::decode(*base, &read(Kind::TimeIndex)).unwrap();
         for i in 0..times.len() {
             let entry = times.entry(i).unwrap();
-            let batch = starts.values().find(|h| h.last_offset() == entry.offset).unwrap();
+            let Some(batch) = starts.values().find(|h| h.last_offset() == entry.offset) else {
+                let all: Vec<_> =
+                    starts.values().map(|h| (h.base_offset.0, h.last_offset().0, h.record_count, h.max_timestamp.0)).collect();
+                panic!(
+                    "{name} of {partition}, log start {log_start}: entry {entry:?} of {} in time index names no batch of {all:?}",
+                    times.len()
+                );
+            };
             assert_eq!(batch.max_timestamp, entry.timestamp);
         }
         let largest = starts.values().filter(|h| h.record_count > 0).map(|h| h.max_timestamp).max();
