@@ -290,6 +290,9 @@ impl<'a> Recovery<'a> {
     /// Checks every batch from the snapshot before `point` on, or from its segment's start if the snapshot is older; the log's end.
     fn check_from(&mut self, point: Offset, opening: &Opening<'_>) -> Result<Offset, LogError> {
         let first = model::segment_of(&self.segments, |s| s.base(), point).unwrap_or(0);
+        // A segment that the point lies right behind may have been closed after it: its indexes' last entries need not be durable.
+        let closed_after = first > 0 && self.segments.get(first).is_some_and(|segment| segment.base() == point);
+        let first = if closed_after { first.saturating_sub(1) } else { first };
         let Some(segment) = self.segments.get(first).cloned() else { return Ok(point) };
         if opening.recovery_point.is_some_and(|durable| durable > point) {
             // Files that it speaks for are about to be replaced.
@@ -315,10 +318,12 @@ impl<'a> Recovery<'a> {
             if segment.base() > end && !opening.spec.config.cleanup_compact {
                 tracing::warn!(partition = %opening.spec.topic, from = %end, to = %segment.base(), "no records in this range of offsets");
             }
-            if i > first {
+            // One that was believed is durable, and stays as it is.
+            if i > first && !self.snapshots.contains(&segment.base()) {
                 self.write_snapshot(segment.base())?;
             }
             let mut trusted = trusted.take().unwrap_or_else(|| Trusted::nothing(segment.base()));
+            let times_before = trusted.indexes.times.len();
             let (segment_end, bad) = self.check_segment(&segment, &mut trusted, replay_from, end)?;
             end = segment_end.max(end);
             segment.set_largest(trusted.noted.largest());
@@ -326,12 +331,13 @@ impl<'a> Recovery<'a> {
                 trusted.noted.finish(&mut trusted.indexes);
             }
             let kept = trusted.kept;
+            let grown = trusted.indexes.times.len() > times_before;
             segment.set_index(trusted.indexes);
             if let Some((position, what)) = bad {
                 self.cut(i, &segment, position, end, what, opening)?;
             }
             // Those of a rest were durable once, and the recovery point relies on them; those of the segment that's written to can wait.
-            let replaced = i == first && replay_from > segment.base() && !kept;
+            let replaced = i == first && replay_from > segment.base() && (!kept || closed_after && grown);
             if replaced || i.saturating_add(1) < self.segments.len() {
                 segment.flush_index()?;
             }
