@@ -306,3 +306,23 @@ async fn tools_find_a_transaction_and_end_it_where_it_hangs() {
         assert_eq!(written.markers[0].topics[0].partitions[0].error_code, error.code());
     }
 }
+
+/// A marker by hand may carry any coordinator epoch: the coordinator's own must not be lost to it, or the transaction would never end.
+#[tokio::test]
+async fn a_coordinator_epoch_from_elsewhere_holds_no_transaction_open() {
+    let served = Served::with_transactions().await;
+    let producer = served.init(5).await;
+    let marked = async |producer| {
+        let written = served.ask(&write_txn_markers::API, 1, &markers_request("t", producer, i32::MAX)).await;
+        ErrorCode::from_code(written.markers[0].topics[0].partitions[0].error_code).unwrap()
+    };
+    assert_eq!(marked((-1, 0)).await, ErrorCode::InvalidProducerIdMapping);
+    assert_eq!(marked((producer.0, -1)).await, ErrorCode::InvalidProducerEpoch);
+    assert_eq!(served.committed(), (0, 0), "neither was written");
+    assert_eq!(marked(producer).await, ErrorCode::None);
+    let producer = served.init(5).await;
+    assert_eq!(served.produce(12, producer, 0, true).await, ErrorCode::None);
+    assert_eq!(served.committed().0, 1);
+    served.end(5, producer, true).await.unwrap();
+    assert_eq!(served.committed(), (3, 0));
+}
