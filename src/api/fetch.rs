@@ -133,7 +133,7 @@ impl Fetch {
         let image = self.context.image();
         let asked = self.session.partitions.iter().filter_map(|asked| {
             let id = match &asked.key.topic {
-                TopicRef::Id(id) => *id,
+                TopicRef::Id(id) => image.topic_by_id(*id)?.id,
                 TopicRef::Name(name) => image.topic(name)?.id,
             };
             Some((id, asked.key.partition, asked.ask.fetch_offset))

@@ -6,7 +6,7 @@
 use crate::types::{Millis, Offset, PartitionIndex, TopicId};
 use parking_lot::Mutex;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     hash::{DefaultHasher, Hash, Hasher},
     net::IpAddr,
 };
@@ -48,14 +48,21 @@ impl ClientKey {
 
 type OfClient = HashMap<(TopicId, PartitionIndex), Fetched>;
 
+#[derive(Default)]
+struct Shard {
+    clients: HashMap<ClientKey, OfClient>,
+    /// Partitions of all of them.
+    partitions: usize,
+}
+
 /// What clients have fetched lately.
 #[derive(Default)]
 pub struct Fetches {
-    shards: [Mutex<HashMap<ClientKey, OfClient>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
 }
 
 impl Fetches {
-    fn shard(&self, client: ClientKey) -> &Mutex<HashMap<ClientKey, OfClient>> {
+    fn shard(&self, client: ClientKey) -> &Mutex<Shard> {
         let at = usize::try_from(client.0).unwrap_or(0).checked_rem(SHARDS).unwrap_or(0);
         self.shards.get(at).unwrap_or(&self.shards[0])
     }
@@ -69,32 +76,37 @@ impl Fetches {
         asked: impl Iterator<Item = (TopicId, PartitionIndex, Offset)>,
     ) {
         let mut shard = self.shard(client).lock();
-        let clients = shard.len();
-        let held: usize = if shard.contains_key(&client) { 0 } else { shard.values().map(HashMap::len).sum() };
-        if !shard.contains_key(&client) && (clients >= CLIENTS_MAX / SHARDS || held >= PARTITIONS_MAX / SHARDS) {
+        let Shard { clients, partitions } = &mut *shard;
+        if clients.len() >= CLIENTS_MAX / SHARDS && !clients.contains_key(&client) {
             return;
         }
-        let of_client = shard.entry(client).or_default();
+        let of_client = clients.entry(client).or_default();
         for (topic, partition, offset) in asked {
             let fetched = Fetched { offset, read_committed, at };
-            if of_client.len() < PARTITIONS_MAX / SHARDS || of_client.contains_key(&(topic, partition)) {
-                of_client.insert((topic, partition), fetched);
+            match of_client.entry((topic, partition)) {
+                Entry::Occupied(mut entry) => *entry.get_mut() = fetched,
+                Entry::Vacant(entry) if *partitions < PARTITIONS_MAX / SHARDS => {
+                    *partitions = partitions.saturating_add(1);
+                    entry.insert(fetched);
+                }
+                Entry::Vacant(_) => {}
             }
         }
     }
 
     pub fn get(&self, client: ClientKey, topic: TopicId, partition: PartitionIndex) -> Option<Fetched> {
-        self.shard(client).lock().get(&client)?.get(&(topic, partition)).copied()
+        self.shard(client).lock().clients.get(&client)?.get(&(topic, partition)).copied()
     }
 
     /// Forgets what is old.
     pub fn sweep(&self, now: Millis) {
         for shard in &self.shards {
             let mut shard = shard.lock();
-            for of_client in shard.values_mut() {
+            for of_client in shard.clients.values_mut() {
                 of_client.retain(|_, fetched| now.0.abs_diff(fetched.at.0) < FORGOTTEN_AFTER_MS.unsigned_abs());
             }
-            shard.retain(|_, of_client| !of_client.is_empty());
+            shard.clients.retain(|_, of_client| !of_client.is_empty());
+            shard.partitions = shard.clients.values().map(HashMap::len).sum();
         }
     }
 }
@@ -129,7 +141,26 @@ mod tests {
             let client = ClientKey::new(&i.to_be_bytes(), "10.0.0.7".parse().unwrap());
             fetches.note(client, false, Millis(0), [(topic(1), PartitionIndex(0), Offset(0))].into_iter());
         }
-        let held: usize = fetches.shards.iter().map(|shard| shard.lock().len()).sum();
+        let held: usize = fetches.shards.iter().map(|shard| shard.lock().clients.len()).sum();
         assert!(held <= CLIENTS_MAX, "{held}");
+    }
+
+    /// Clients that were there before the bound was reached add no more than it allows either.
+    #[test]
+    fn there_is_a_bound_on_partitions() {
+        let fetches = Fetches::default();
+        let clients: Vec<_> = (0..100_u8).map(|i| ClientKey::new(&[i], "10.0.0.7".parse().unwrap())).collect();
+        let note = |count: i32| {
+            for client in &clients {
+                fetches.note(*client, false, Millis(0), (0..count).map(|i| (topic(1), PartitionIndex(i), Offset(0))));
+            }
+        };
+        note(1);
+        note(13_000);
+        let held = || fetches.shards.iter().map(|shard| shard.lock().clients.values().map(HashMap::len).sum::<usize>()).sum::<usize>();
+        assert_eq!(held(), PARTITIONS_MAX);
+        fetches.sweep(Millis(FORGOTTEN_AFTER_MS));
+        note(7);
+        assert_eq!(held(), 700);
     }
 }
