@@ -2,6 +2,7 @@
 //!
 //! - Sets the levels of features (`transaction.version`, `group.version`), all or none; clients find them in ApiVersions. `validate_only` tries from version 1 on.
 //! - A downgrade must say that it is one (`upgrade_type`, version 1); version 0's `allow_downgrade` is not enough, as in Kafka.
+//! - What follows goes by the new levels: the coordinator of transactions knows before the answer.
 //! - An error is the request's; up to version 1 each feature has an answer when all went well.
 
 use super::{
@@ -12,6 +13,7 @@ use crate::{
     cluster::{Cluster, FeatureUpdate, UpdateFeaturesError, UpgradeType},
     codec::shape::{BOOL, I8, I16, I32, Kind, Shape, TEXT, always, since, until},
     net::{Answer, Refusal},
+    txn::TransactionVersion,
     types::ErrorCode,
 };
 use kafka_protocol::messages::{UpdateFeaturesRequest, UpdateFeaturesResponse, update_features_response::UpdatableFeatureResult};
@@ -35,7 +37,11 @@ pub const API: Api = Api {
 
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked: UpdateFeaturesRequest = request.decode()?;
-    on_disk_thread(context, request, move |context, request| update(&context.cluster, &asked, request.version()))
+    on_disk_thread(context, request, move |context, request| {
+        let answer = update(&context.cluster, &asked, request.version());
+        context.transactions.follow_version(|| TransactionVersion(context.image().transaction_version()));
+        answer
+    })
 }
 
 fn update(cluster: &Cluster, asked: &UpdateFeaturesRequest, version: i16) -> (UpdateFeaturesResponse, ErrorCode) {

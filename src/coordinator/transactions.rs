@@ -16,13 +16,20 @@ use crate::{
     cluster::{Cluster, Image},
     log::Logs,
     txn::{
-        self, AddPartitions, Decision, Described, EndTxn, Ending, Filter, FreshIds, InitProducerId, Listed, TransactionalId, Transactions,
-        VerifyPartitions,
+        self, AddPartitions, Decision, Described, EndTxn, Ending, Filter, FreshIds, InitProducerId, Listed, TransactionVersion,
+        TransactionalId, Transactions, VerifyPartitions,
     },
     types::{Clock, ErrorCode, Millis, ProducerId, ProducerIdAndEpoch},
 };
 use endings::Endings;
-use std::{sync::Arc, time::Duration};
+use parking_lot::Mutex;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI16, Ordering},
+    },
+    time::Duration,
+};
 use tokio::sync::watch;
 
 /// Where transactional ids are kept.
@@ -46,6 +53,10 @@ pub struct TransactionCoordinator {
     settings: TransactionSettings,
     shards: Shards<Transactions>,
     endings: Arc<Endings>,
+    /// The cluster's `transaction.version`, for shards that load from now on.
+    version: Arc<AtomicI16>,
+    /// Held while that changes.
+    changing: Mutex<()>,
 }
 
 /// The overrides that the topic has in Kafka (`transactionStateTopicConfigs`).
@@ -77,8 +88,25 @@ impl TransactionCoordinator {
             tracing::info!(transactions = found.len(), "writes the markers of transactions again that were ending when the broker stopped");
             found.into_iter().for_each(|ending| loaded.push(shard, ending, None));
         });
-        let shards = Shards::new(plan(&settings), settings.transactions, logs, clock, on_loaded);
-        Self { settings, shards, endings }
+        let version = Arc::new(AtomicI16::new(settings.transactions.transaction_version.0));
+        let now = version.clone();
+        let tell = move |_: usize, _: usize, transactions: &mut Transactions| {
+            transactions.set_version(TransactionVersion(now.load(Ordering::Acquire)));
+        };
+        let shards = Shards::new(plan(&settings), settings.transactions, logs, clock, on_loaded).telling(Box::new(tell));
+        Self { settings, shards, endings, version, changing: Mutex::default() }
+    }
+
+    /// The cluster's `transaction.version` was changed (UpdateFeatures): decisions go by it from now on. `version` reads it, one caller at a
+    /// time, so that the newest is what stays.
+    pub fn follow_version(&self, version: impl FnOnce() -> TransactionVersion) {
+        let _one_at_a_time = self.changing.lock();
+        let version = version();
+        self.version.store(version.0, Ordering::Release);
+        for shard in self.shards.all() {
+            // One that loads takes it from above.
+            let _ = shard.tell(|transactions| transactions.set_version(version));
+        }
     }
 
     pub fn settings(&self) -> &TransactionSettings {

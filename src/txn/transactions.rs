@@ -2,8 +2,8 @@
 //! anything. Beginnings are in `init`, ends in `end`.
 
 use super::{
-    AddPartitions, Decision, Described, Ending, Filter, Listed, Metadata, Record, Settings, State, TransactionalId, VerifyPartitions,
-    Volatile,
+    AddPartitions, Decision, Described, Ending, Filter, Listed, Metadata, Record, Settings, State, TransactionVersion, TransactionalId,
+    VerifyPartitions, Volatile,
 };
 use crate::types::{ErrorCode, Millis, ProducerEpoch, ProducerId, ProducerIdAndEpoch, TopicPartition};
 use std::collections::{HashMap, hash_map::Entry};
@@ -58,6 +58,11 @@ impl Transactions {
 
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The cluster's `transaction.version` is this one from now on.
+    pub fn set_version(&mut self, version: TransactionVersion) {
+        self.settings.transaction_version = version;
     }
 
     pub fn get(&self, id: &str) -> Option<&Transaction> {

@@ -4,10 +4,10 @@ use super::{groups::Served, shape_holds, text, topic};
 use crate::{
     api::{
         add_offsets_to_txn, add_partitions_to_txn, describe_producers, describe_transactions, end_txn, find_coordinator, init_producer_id,
-        list_transactions, offset_fetch, produce, txn_offset_commit, write_txn_markers,
+        list_transactions, offset_fetch, produce, txn_offset_commit, update_features, write_txn_markers,
     },
     log::Isolation,
-    record::BatchBuilder,
+    record::{BatchBuilder, BatchRecords},
     types::{ErrorCode, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId},
 };
 use kafka_protocol::messages::{self, GroupId, TransactionalId};
@@ -325,4 +325,30 @@ async fn a_coordinator_epoch_from_elsewhere_holds_no_transaction_open() {
     assert_eq!(served.committed().0, 1);
     served.end(5, producer, true).await.unwrap();
     assert_eq!(served.committed(), (3, 0));
+}
+
+/// The coordinator goes by a new `transaction.version` at once, not from the next start on: the form of its records tells.
+#[tokio::test]
+async fn a_new_level_of_the_feature_is_followed_at_once() {
+    use messages::update_features_request::FeatureUpdateKey;
+    let served = Served::with_transactions().await;
+    let written = || {
+        let logs = served.context.logs.partitions();
+        let log =
+            logs.iter().find(|log| log.topic().topic.as_str() == "__transaction_state" && log.watermarks().log_end > Offset(0)).unwrap();
+        let last = log.read(log.watermarks().log_end.plus(-1), 1 << 20, true, Isolation::ReadUncommitted).unwrap().bytes().unwrap();
+        let opened = BatchRecords::open(&last, 1 << 20).unwrap();
+        let value = opened.iter().last().unwrap().unwrap().value.unwrap();
+        i16::from_be_bytes([value[0], value[1]])
+    };
+    served.init(5).await;
+    assert_eq!(written(), 1);
+    for (level, upgrade_type, form) in [(0, 2, 0), (1, 1, 1), (0, 2, 0), (2, 1, 1)] {
+        let key = FeatureUpdateKey::default().with_feature(text("transaction.version"));
+        let update = key.with_max_version_level(level).with_upgrade_type(upgrade_type);
+        let request = messages::UpdateFeaturesRequest::default().with_feature_updates(vec![update]);
+        assert_eq!(served.ask(&update_features::API, 2, &request).await.error_code, 0);
+        served.init(5).await;
+        assert_eq!(written(), form, "level {level}");
+    }
 }
