@@ -45,6 +45,8 @@ pub mod lag;
 pub mod log;
 pub mod net;
 pub mod record;
+#[cfg(test)]
+mod sim;
 pub mod telemetry;
 pub mod txn;
 pub mod types;

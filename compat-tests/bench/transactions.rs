@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use compat_tests::batch::Batch;
-use compat_tests::{steady, wire::Client};
+use compat_tests::{
+    steady,
+    transactional::{self, again},
+    wire::Client,
+};
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
-use kafka_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
-use kafka_protocol::messages::{AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, ProducerId, TopicName, TransactionalId};
+use kafka_protocol::messages::{AddPartitionsToTxnRequest, EndTxnRequest, ProducerId, TopicName, TransactionalId};
 use kafka_protocol::protocol::StrBytes;
 
 use crate::BROKER_CORE;
@@ -26,9 +29,6 @@ const WARM_UP: Duration = Duration::from_secs(12);
 const ROUNDS: usize = 3;
 const AT_LEAST_A_SECOND: f64 = 2_000.0;
 const TOPIC: &str = "bench-transactions";
-
-/// Errors after which clients try again: loading, not available, not the coordinator, the last transaction's markers are being written.
-const RETRIABLE: [i16; 4] = [14, 15, 16, 51];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flow {
@@ -141,24 +141,8 @@ impl Producer {
         let id = TransactionalId(StrBytes::from_string(format!("bench-{flow:?}-{index}")));
         let client = Client::connect(address)?;
         let mut this = Self { client, flow, id, partition: index % PARTITIONS, producer: (-1, -1), sequence: 0 };
-        this.init()?;
+        this.producer = transactional::init(&mut this.client, &this.id, 60_000)?;
         Ok(this)
-    }
-
-    fn init(&mut self) -> Result<()> {
-        let key = StrBytes::from_string(self.id.to_string());
-        let find = FindCoordinatorRequest::default().with_key(key).with_key_type(1);
-        again(|| Ok((self.client.ask(2, &find)?.error_code, ())))?;
-        let init = InitProducerIdRequest::default()
-            .with_transactional_id(Some(self.id.clone()))
-            .with_transaction_timeout_ms(60_000)
-            .with_producer_id(ProducerId(-1))
-            .with_producer_epoch(-1);
-        self.producer = again(|| {
-            let answer = self.client.ask(4, &init)?;
-            Ok((answer.error_code, (answer.producer_id.0, answer.producer_epoch)))
-        })?;
-        Ok(())
     }
 
     /// The transactions that are done when it is told to stop.
@@ -214,17 +198,5 @@ impl Producer {
             self.sequence = 0;
         }
         Ok(())
-    }
-}
-
-/// Asks until the answer is neither an error nor one after which clients try again.
-fn again<R>(mut ask: impl FnMut() -> Result<(i16, R)>) -> Result<R> {
-    let begun = Instant::now();
-    loop {
-        match ask()? {
-            (0, answer) => return Ok(answer),
-            (code, _) if RETRIABLE.contains(&code) && begun.elapsed() < Duration::from_secs(30) => thread::sleep(Duration::from_millis(1)),
-            (code, _) => bail!("answered {code}"),
-        }
     }
 }

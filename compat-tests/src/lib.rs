@@ -3,7 +3,8 @@
 //! - [`Broker`] is a running highwater, [`ApacheKafka`] a running Apache Kafka of the Maven jars, [`Target`] the one that this run is about.
 //! - [`driver`] runs a client as a command; `clients/` has the programs. [`member`] is one that reads in a group meanwhile, [`seat`] one that
 //!   sits in it and commits what it is told.
-//! - [`wire`] is a connection that says exactly what a test wants said, right or wrong; [`batch`] makes the batches for it.
+//! - [`wire`] is a connection that says exactly what a test wants said, right or wrong; [`batch`] makes the batches for it,
+//!   [`transactional`] brings a producer to its coordinator.
 //! - [`steady`] is a producer that goes on whatever happens, and holds the broker to what it was told.
 //! - [`programs`] are clients with a purpose of their own, [`feed`] feeds one in step with the test; [`md5sums`] is real input.
 //! - [`prometheus`] is Debian's Prometheus and its promtool, as the judges of metrics, dashboards and alerts.
@@ -35,6 +36,7 @@ pub mod seat;
 pub mod steady;
 pub mod target;
 pub mod tools;
+pub mod transactional;
 pub mod wire;
 
 pub use apache::ApacheKafka;

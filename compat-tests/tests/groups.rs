@@ -213,7 +213,7 @@ fn libraries_share_a_group() {
         for (by_partition, some) in [12, 14].into_iter().zip(clients.chunks(3)) {
             let names: Vec<_> = some.iter().map(|client| client.name()).collect();
             let left: Vec<Member> = members.drain(..some.len()).collect();
-            // All at once: one that leaves while the others join again would wait for them.
+            // All at once: fewer changes of the group, and so a shorter test.
             let closed = thread::scope(|scope| {
                 let each: Vec<_> = left.into_iter().map(|member| scope.spawn(|| member.close())).collect();
                 each.into_iter().map(|one| one.join().expect("closing doesn't panic")).collect::<Result<Vec<_>>>()

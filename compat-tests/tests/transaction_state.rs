@@ -4,23 +4,21 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use compat_tests::batch::Batch;
 use compat_tests::process::run;
+use compat_tests::transactional::{self, again};
 use compat_tests::wire::Client;
 use compat_tests::{ApacheKafka, Broker, steady, tools};
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::describe_transactions_response::TransactionState;
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, ProducerId,
-    TopicName, TransactionalId,
+    AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest, ProducerId, TopicName, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
 
 const WAIT: Duration = Duration::from_secs(60);
 const TOPIC: &str = "t";
-/// While the answer is one of these, it is asked again.
-const RETRIABLE: [i16; 4] = [14, 15, 16, 51];
 
 /// A transactional producer, by hand.
 struct Producer {
@@ -33,17 +31,7 @@ impl Producer {
     fn init(address: SocketAddr, id: &str) -> Result<Self> {
         let id = TransactionalId(StrBytes::from_string(id.to_owned()));
         let mut this = Self { client: Client::connect(address)?, id, producer: (-1, -1) };
-        let find = FindCoordinatorRequest::default().with_key(this.id.0.clone()).with_key_type(1);
-        again(|| Ok((this.client.ask(2, &find)?.error_code, ())))?;
-        let init = InitProducerIdRequest::default()
-            .with_transactional_id(Some(this.id.clone()))
-            .with_transaction_timeout_ms(600_000)
-            .with_producer_id(ProducerId(-1))
-            .with_producer_epoch(-1);
-        this.producer = again(|| {
-            let answer = this.client.ask(4, &init)?;
-            Ok((answer.error_code, (answer.producer_id.0, answer.producer_epoch)))
-        })?;
+        this.producer = transactional::init(&mut this.client, &this.id, 600_000)?;
         Ok(this)
     }
 
@@ -83,17 +71,6 @@ impl Producer {
             .with_producer_epoch(epoch)
             .with_committed(commit);
         again(|| Ok((self.client.ask(version, &end)?.error_code, ())))
-    }
-}
-
-fn again<R>(mut ask: impl FnMut() -> Result<(i16, R)>) -> Result<R> {
-    let deadline = Instant::now() + WAIT;
-    loop {
-        match ask()? {
-            (0, answer) => return Ok(answer),
-            (code, _) if RETRIABLE.contains(&code) && Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
-            (code, _) => bail!("answered {code}"),
-        }
     }
 }
 

@@ -8,11 +8,11 @@ use super::{
 use crate::{
     config::TopicConfig,
     log::{
-        CompactSettings, Compactor, Isolation, LogSettings, Logs, Look, PartitionLog, PartitionSpec, Proof,
-        io::sim::{Random, SimDisk},
+        CompactSettings, Compactor, Isolation, LogSettings, Logs, Look, PartitionLog, PartitionSpec, Proof, io::sim::SimDisk,
         validate::Origin,
     },
     record::{BatchBuilder, BatchHeader, BatchRecords, Compression, EndTxnMarker},
+    sim::{Random, for_each_seed},
     types::*,
 };
 use std::{
@@ -23,7 +23,6 @@ use std::{
 
 const ID: TopicId = TopicId(uuid::Uuid::from_u128(7));
 const START: i64 = 1_700_000_000_000;
-const SEEDS_VARIABLE: &str = "SIM_SEEDS";
 
 struct World {
     random: Random,
@@ -309,12 +308,5 @@ fn run(seed: u64) {
 
 #[test]
 fn the_lag_is_what_reading_every_record_gives() {
-    let seeds = std::env::var(SEEDS_VARIABLE).ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
-    for seed in 0..seeds {
-        let outcome = std::panic::catch_unwind(|| run(seed));
-        if let Err(panic) = outcome {
-            eprintln!("seed {seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    for_each_seed(60, run);
 }

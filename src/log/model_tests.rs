@@ -16,26 +16,21 @@ use checks::*;
 
 use super::{
     files::{self, Kind, Stage},
-    io::{
-        Disk,
-        sim::{Random, SimDisk},
-    },
+    io::{Disk, sim::SimDisk},
     producer_state::ProducerStates,
     *,
 };
 use crate::{
     config::TopicConfig,
     record::{BatchHeader, BatchRecords, EndTxnMarker, TimestampType, builder, builder::BatchBuilder, header::Compression},
+    sim::{Random, for_each_seed},
     types::*,
 };
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 const STEPS: u64 = 150;
@@ -220,27 +215,5 @@ fn run(seed: u64) {
 
 #[test]
 fn nothing_that_was_promised_is_lost() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = number("SIM_SEED") {
-        return run(seed);
-    }
-    let seeds = number("SIM_SEEDS").unwrap_or(if std::env::var_os("SIM_FULL").is_some() { 2_000 } else { 100 });
-    let next = AtomicU64::new(0);
-    let failed = parking_lot::Mutex::new(BTreeSet::new());
-    let work = || {
-        while failed.lock().is_empty() {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
-                return;
-            }
-            if std::panic::catch_unwind(|| run(seed)).is_err() {
-                failed.lock().insert(seed);
-            }
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    if let Some(seed) = failed.into_inner().first() {
-        panic!("seed {seed} failed: SIM_SEED={seed} cargo test --lib log::model_tests replays it");
-    }
+    for_each_seed(if std::env::var_os("SIM_FULL").is_some() { 2_000 } else { 100 }, run);
 }

@@ -1,16 +1,14 @@
 //! Disks that are full, low on space or broken in part, and rounds of syncs: nothing acknowledged is lost, and what can come back does.
 
 use super::{
-    io::{
-        Disk,
-        sim::{Random, SimDisk},
-    },
+    io::{Disk, sim::SimDisk},
     read::Isolation,
     *,
 };
 use crate::{
     config::TopicConfig,
     record::{BatchHeader, BatchRecords, builder::BatchBuilder, header::Compression},
+    sim::Random,
     types::*,
 };
 use bytes::Bytes;

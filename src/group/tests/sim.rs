@@ -3,11 +3,12 @@
 //!
 //! Checked at every step: no two members own a partition in one generation, replay equals live, an acknowledged commit is there. At the
 //! end: a group that is left alone becomes stable within its timeouts, with all who are alive and nobody else, and every request that
-//! the broker still knew has been answered. `SEED=n cargo test --lib group::tests::sim` runs one seed.
+//! the broker still knew has been answered. `SIM_SEED=n cargo test --lib group::tests::sim` runs one seed.
 
 use super::ctx::*;
 use crate::{
     group::{classic::*, *},
+    sim::{self, Random, for_each_seed},
     types::*,
 };
 use std::{
@@ -21,27 +22,6 @@ const HEARTBEAT_MS: i64 = 3_000;
 const CHAOS_MS: i64 = 600_000;
 /// Longer than a new member's join, the rebalance and the session after it.
 const CALM_MS: i64 = 900_000;
-
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 #[derive(Debug)]
 enum Phase {
@@ -78,7 +58,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let delay = [0, 3_000][random.below(2) as usize];
         let ctx = Ctx::new(Settings { group_initial_rebalance_delay_ms: delay, ..Settings::default() });
         let count = 1 + random.below(6);
@@ -348,15 +328,6 @@ impl World {
 
 #[track_caller]
 fn run_seed(seed: u64) -> Vec<String> {
-    struct Told(u64);
-    impl Drop for Told {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                eprintln!("failed with SEED={}", self.0);
-            }
-        }
-    }
-    let _told = Told(seed);
     let mut world = World::new(seed);
     world.run();
     world.trace
@@ -364,10 +335,12 @@ fn run_seed(seed: u64) -> Vec<String> {
 
 #[test]
 fn groups_keep_their_promises_under_faults() {
-    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => run_seed(seed).iter().for_each(|line| eprintln!("{line}")),
-        None => (0..600).for_each(|seed| drop(run_seed(seed))),
-    }
+    for_each_seed(600, |seed| {
+        let trace = run_seed(seed);
+        if sim::seed().is_some() {
+            trace.iter().for_each(|line| eprintln!("{line}"));
+        }
+    });
 }
 
 #[test]

@@ -5,12 +5,10 @@ use crate::{
     config::{CompressionType, TopicConfig},
     log::{
         files::Kind,
-        io::{
-            Disk,
-            sim::{Random, SimDisk},
-        },
+        io::{Disk, sim::SimDisk},
     },
     record::{BatchBuilder, BatchHeader, BatchRecords, Compression, EndTxnMarker, TimestampType, builder},
+    sim::{Random, for_each_seed},
     types::*,
 };
 use std::{
@@ -375,18 +373,6 @@ fn run(seed: u64) {
         world.check_committed();
         if world.random.one_in(2) {
             world.check_producers();
-        }
-    }
-}
-
-fn for_each_seed(seeds: u64, run: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = number("SIM_SEED") {
-        return run(seed);
-    }
-    for seed in 0..number("SIM_SEEDS").unwrap_or(seeds) {
-        if std::panic::catch_unwind(|| run(seed)).is_err() {
-            panic!("seed {seed} failed: SIM_SEED={seed} cargo test --lib log::compact::tests replays it");
         }
     }
 }

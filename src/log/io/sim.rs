@@ -11,6 +11,8 @@
 //!
 //! The same seed and the same calls give the same outcome.
 
+use crate::sim::Random;
+
 use super::{Disk, DiskFile, DiskLock, Entry, OpenMode, SyncAll, name_path};
 use parking_lot::Mutex;
 use std::{
@@ -136,34 +138,6 @@ impl Change {
                 contents[from..to].copy_from_slice(bytes);
             }
         }
-    }
-}
-
-/// A small generator (SplitMix64): a seed gives the same numbers for ever.
-#[derive(Clone, Debug, Default)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// From 0 up to `end`, which is not included.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.number() % end.max(1)
-    }
-
-    /// True once in `n` times.
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
     }
 }
 

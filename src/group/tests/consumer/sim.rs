@@ -8,7 +8,10 @@
 //! read by one, and every request that the broker still knew answered. `SIM_SEED=n` runs one seed and prints it, `SIM_SEEDS=n` that many.
 
 use super::*;
-use crate::group::{classic::State, consumer::planted, subscription};
+use crate::{
+    group::{classic::State, consumer::planted, subscription},
+    sim::{self, Random, for_each_seed},
+};
 use std::collections::HashMap;
 
 const REQUEST_TIMEOUT_MS: i64 = 30_000;
@@ -18,27 +21,6 @@ const CALM_MS: i64 = 900_000;
 /// Longer than sessions and rebalances.
 const CALM_MIN_MS: i64 = 60_000;
 const SEEDS: u64 = 1_000;
-
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 type Reads = BTreeSet<(TopicId, PartitionIndex)>;
 
@@ -102,7 +84,7 @@ fn deep(reads: &Reads) -> Partitions {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let interval = [0, 1_000][random.below(2) as usize];
         let settings = Settings {
             group_consumer_assignment_interval_ms: interval,
@@ -148,7 +130,7 @@ impl World {
             open: BTreeSet::new(),
             ids: 0,
             trace: Vec::new(),
-            loud: number("SIM_SEED").is_some(),
+            loud: sim::seed().is_some(),
         };
         world.learn();
         world
@@ -605,30 +587,14 @@ impl Client {
 
 #[track_caller]
 fn run_seed(seed: u64) -> Vec<String> {
-    struct Told(u64);
-    impl Drop for Told {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                eprintln!("failed with SIM_SEED={}", self.0);
-            }
-        }
-    }
-    let _told = Told(seed);
     let mut world = World::new(seed);
     world.run();
     world.trace
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|number| number.parse().ok())
-}
-
 #[test]
 fn both_protocols_keep_their_promises_under_faults() {
-    match number("SIM_SEED") {
-        Some(seed) => drop(run_seed(seed)),
-        None => (0..number("SIM_SEEDS").unwrap_or(SEEDS)).for_each(|seed| drop(run_seed(seed))),
-    }
+    for_each_seed(SEEDS, |seed| drop(run_seed(seed)));
 }
 
 #[test]

@@ -4,9 +4,8 @@
 use super::{
     broker::{Answer, Ask, Request},
     partition::Value,
-    random::Random,
 };
-use crate::{txn::TransactionVersion, types::*};
+use crate::{sim::Random, txn::TransactionVersion, types::*};
 use std::collections::BTreeMap;
 
 /// Input records of each application.

@@ -4,13 +4,13 @@
 use super::{
     Bug,
     partition::{Partition, Payload, header},
-    random::Random,
 };
 use crate::{
     coordinator::records::{Read, transaction},
     group::{Commit, CommitPartition, Generation, Identity, Now},
     log::{AppendError, Origin, Proof, verification::Guard},
     record::EndTxnMarker,
+    sim::Random,
     txn::*,
     types::*,
 };

@@ -12,10 +12,9 @@ mod app;
 mod broker;
 mod history;
 mod partition;
-mod random;
 mod world;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sim::for_each_seed;
 use world::World;
 
 impl Bug {
@@ -60,10 +59,6 @@ pub enum Bug {
     OffsetsCountAtOnce,
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
 fn run(seed: u64, bug: Option<Bug>) -> Result<(), String> {
     let mut world = World::new(seed, bug);
     let done = world.run();
@@ -76,16 +71,7 @@ fn run(seed: u64, bug: Option<Bug>) -> Result<(), String> {
 #[test]
 fn nothing_is_lost_doubled_torn_or_hanging() {
     const SEEDS: u64 = 1_000;
-    if let Some(seed) = number("SIM_SEED") {
-        return run(seed, None).unwrap_or_else(|what| panic!("SIM_SEED={seed}: {what}"));
-    }
-    let (seeds, next) = (number("SIM_SEEDS").unwrap_or(SEEDS), AtomicU64::new(0));
-    let work = || {
-        while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds) {
-            run(seed, None).unwrap_or_else(|what| panic!("SIM_SEED={seed}: {what}"));
-        }
-    };
-    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+    for_each_seed(SEEDS, |seed| run(seed, None).unwrap_or_else(|what| panic!("SIM_SEED={seed}: {what}")));
 }
 
 /// A seed is the whole story.

@@ -5,9 +5,8 @@ use super::{
     app::{App, Attempt, Places},
     broker::{Broker, Disk, Request, SHARDS, Settings, Then},
     history::Checker,
-    random::Random,
 };
-use crate::{txn::TransactionVersion, types::*};
+use crate::{sim::Random, txn::TransactionVersion, types::*};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
@@ -58,7 +57,7 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, bug: Option<Bug>) -> Self {
-        let mut chance = Random(seed);
+        let mut chance = Random::new(seed);
         let slots = 1 + chance.below(3) as usize;
         let partitions = 1 + chance.below(3) as usize;
         let version =
