@@ -28,15 +28,18 @@ async function get(path) {
   return body;
 }
 
-/** A name as a part of a path. What would mean a folder to a URL can't be asked for. */
+/** Browsers take these out of paths, however they are encoded. */
+const isFolder = (name) => name === "" || name === "." || name === "..";
+
+/** A topic's name as a part of a path; no topic has a name that isn't one. */
 function part(name) {
-  if (name === "" || name === "." || name === "..") throw new ApiError(404, "this name can't stand in an address: `highwater group describe` shows it");
+  if (isFolder(name)) throw new ApiError(404, "no topic has this name");
   return encodeURIComponent(name);
 }
 
 export const overview = () => get("/api/overview");
-export const groups = (limit) => get(`/api/groups?limit=${limit}`);
-export const group = async (name) => get(`/api/groups/${part(name)}`);
+export const groups = (limit, find) => get(`/api/groups?limit=${limit}${find ? `&find=${encodeURIComponent(find)}` : ""}`);
+export const group = (name) => get(isFolder(name) ? `/api/group?name=${encodeURIComponent(name)}` : `/api/groups/${encodeURIComponent(name)}`);
 export const topics = (limit, internal) => get(`/api/topics?limit=${limit}&internal=${internal}`);
 export const topic = async (name) => get(`/api/topics/${part(name)}`);
 export const broker = () => get("/api/broker");

@@ -16,8 +16,10 @@ const pointers = new Map();
  * under the pointer; `redraw` is called when the pointer moves. `seconds` asks for steps that are round as durations. `bands` are spans
  * of time that are marked: `{ from, to }`.
  */
-export function chart({ id, label, lines, bands = [], from, to, width, height = 200, format, exact = format, redraw, seconds = false }) {
+export function chart({ id, label, lines: all, bands = [], from, to, width, height = 200, format, exact = format, redraw, seconds = false }) {
   const inner = { w: Math.max(80, width - LEFT - RIGHT), h: height - TOP - BOTTOM };
+  // What was before the axis begins would be drawn over it.
+  const lines = all.map((line) => ({ ...line, points: line.points.filter(([ms]) => ms >= from) }));
   const values = lines.flatMap((line) => line.points.map(([, value]) => value)).filter(isNumber);
   const top = roundUp(Math.max(...values, 0), seconds);
   const x = (ms) => LEFT + (inner.w * (ms - from)) / Math.max(1, to - from);

@@ -19,7 +19,7 @@ export const isBehind = ({ lag, lag_seconds }) => lag > 0 && !(lag_seconds < BEH
 /** Tags of a group, the gravest first: `{ level, word, why }`, level one of bad, warn, good and nothing. */
 export function ofGroup(group) {
   const tags = [];
-  const { lag, consume_rate: rate, catch_up_seconds: catchUp, retention_margin_seconds: margin } = group;
+  const { lag, consume_rate: rate, retention_margin_seconds: margin, stuck_partitions: stuck } = group;
   if (lag > 0 && isNumber(margin) && margin < MARGIN_SECONDS) {
     tags.push({ level: "bad", word: margin < 60 ? "losing records now" : `loses records in ${duration(margin)}`, why: "retention deletes the oldest unread record then" });
   }
@@ -27,10 +27,11 @@ export function ofGroup(group) {
   else if (isBehind(group)) {
     // No rate yet: it has only just begun to be watched.
     if (!isNumber(rate)) tags.push({ level: "warn", word: "behind", why: "how fast it reads isn't known yet" });
-    else if (rate <= 0) tags.push({ level: "bad", word: "stuck", why: "it has members, but nothing was committed in the last minute" });
-    else if (catchUp === null) tags.push({ level: "bad", word: "falling behind", why: "records come faster than it commits" });
-    else tags.push({ level: "warn", word: "catching up", why: `done in ${duration(catchUp)} at the present rates` });
+    else if (stuck > 0) tags.push({ level: "bad", word: stuck === group.partitions ? "stuck" : `${counted(stuck, "partition")} stuck`, why: "records wait, but their owners have taken no step for five minutes" });
+    else if (group.catches_up === false) tags.push({ level: "bad", word: "falling behind", why: "records come faster than it commits" });
+    else tags.push({ level: "warn", word: "catching up", why: `done in ${duration(group.catch_up_seconds)} at the present rates` });
   }
+  if (group.beyond_end_partitions > 0) tags.push({ level: "bad", word: "beyond the end", why: `${counted(group.beyond_end_partitions, "commit lies", "commits lie")} beyond the end of the log: the log is not the one that was read` });
   if (/rebalanc/i.test(group.state)) tags.push({ level: "warn", word: "rebalancing", why: "partitions are being handed out; nobody reads meanwhile" });
   if (group.lost_records > 0) tags.push({ level: "warn", word: `${count(group.lost_records)} lost`, why: "records that retention deleted before the group had read them" });
   if (group.uncommitted_partitions > 0) tags.push({ level: "warn", word: "reads without committing", why: `${counted(group.uncommitted_partitions, "partition")} are fetched, but no offset was ever committed` });
@@ -51,11 +52,12 @@ const READING = {
 /** Tags of one partition of a group. */
 export function ofPartition(partition) {
   const tags = [];
-  const { lag, retention_margin_seconds: margin, consume_rate: rate, commit_age_seconds: age } = partition;
+  const { lag, retention_margin_seconds: margin, beyond_end: beyond } = partition;
   if (lag > 0 && isNumber(margin) && margin < MARGIN_SECONDS) tags.push({ level: "bad", word: `loses in ${duration(margin)}`, why: "retention deletes the oldest unread record then" });
   const reading = READING[partition.reading];
   if (reading) tags.push(reading);
-  else if (isBehind(partition) && !(rate > 0) && !(age < BEHIND_SECONDS)) tags.push({ level: "bad", word: "stuck", why: "records wait, but nothing was committed in the last minute" });
+  if (partition.stuck) tags.push({ level: "bad", word: "stuck", why: `records wait, but its owner has taken no step for ${duration(partition.stalled_seconds)}` });
+  if (beyond > 0) tags.push({ level: "bad", word: "beyond the end", why: `committed ${counted(beyond, "record")} beyond the end of the log: the log is not the one that was read, and the next fetch starts over` });
   if (partition.lost_records > 0) tags.push({ level: "warn", word: `${count(partition.lost_records)} lost`, why: "deleted by retention before they were read" });
   return tags;
 }
@@ -63,11 +65,9 @@ export function ofPartition(partition) {
 /** A partition that gets this many times the mean is hot. */
 export const HOT_RATIO = 2;
 
-/** The sentence at the top of the overview, from the worst groups first and how many there are in all. */
-export function headline(groups, total = groups.length) {
-  const late = groups.filter(isBehind);
-  if (total === 0) return { late: 0, words: "No consumer groups yet." };
-  if (late.length === 0) return { late: 0, words: total === 1 ? "The one group is less than a minute behind." : `None of ${count(total)} groups is behind by a minute or more.` };
-  const least = late.length === groups.length && groups.length < total ? "At least " : "";
-  return { late: late.length, words: `${least}${count(late.length)} of ${counted(total, "group")} ${late.length === 1 ? "is" : "are"} behind by a minute or more.` };
+/** The sentence at the top of the overview. */
+export function headline({ total, late }) {
+  if (total === 0) return "No consumer groups yet.";
+  if (late === 0) return total === 1 ? "The one group is less than a minute behind." : `None of ${count(total)} groups is behind by a minute or more.`;
+  return `${count(late)} of ${counted(total, "group")} ${late === 1 ? "is" : "are"} behind by a minute or more.`;
 }

@@ -42,11 +42,10 @@ export function group(context, name) {
   };
 
   function facts(data) {
-    const never = data.catch_up_seconds === null && data.lag > 0;
     return figures("The group", [
       ["Behind", data.lag === 0 ? "0 s" : duration(data.lag_seconds), isNumber(data.event_lag_seconds) && data.lag > 0 ? `${duration(data.event_lag_seconds)} by the records' own time` : "by arrival at the broker"],
       ["Records behind", count(data.lag), `at most ${count(data.max_lag)} in a partition`],
-      ["Caught up in", data.lag === 0 ? "now" : never ? "never" : duration(data.catch_up_seconds), `reads ${rate(data.consume_rate)} of ${rate(data.produce_rate)}`],
+      ["Caught up in", data.lag === 0 ? "now" : data.catches_up === false ? "never" : duration(data.catch_up_seconds), `reads ${rate(data.consume_rate)} of ${rate(data.produce_rate)}`],
       isNumber(data.retention_margin_seconds) && ["Until records are lost", duration(data.retention_margin_seconds), "to retention, unread"],
       ["Members", count(data.members), `${data.state}${data.protocol ? `, ${data.protocol}` : ""}`],
       ["Rebalances", count(data.rebalances), data.unowned_partition_seconds > 0 ? `${duration(data.unowned_partition_seconds)} of partitions without owner` : `generation ${count(data.generation)}`],

@@ -8,6 +8,8 @@ import { behind, headline, isBehind, ofGroup } from "../judge.js";
 import { empty, figures, groupLink, panel, table, tags } from "../parts.js";
 
 const FIRST = 100;
+/** More rows than anybody reads, and as many as stay quick: the others are found by their names. */
+const MOST = 800;
 
 export function overview(context) {
   let limit = FIRST;
@@ -18,19 +20,21 @@ export function overview(context) {
     place: "behind",
     heading: "What is behind",
     title: (data) => {
-      const late = data ? headline(data.groups, data.total).late : 0;
+      const late = data?.counts.late;
       return late ? `${late} behind` : "What is behind";
     },
     load: async () => {
-      const [all, list] = await Promise.all([api.overview(), api.groups(limit)]);
+      const [all, list] = await Promise.all([api.overview(), api.groups(limit, wanted)]);
       return { ...all, groups: list.groups, total: list.total, counts: all.groups };
     },
     view: (data) => {
-      const { words, late } = headline(data.groups, data.total);
-      const worst = data.groups.find(isBehind);
+      const { late } = data.counts;
+      const words = headline(data.counts);
+      const worst = late > 0 && data.worst_group;
       if (told !== null && told !== late) context.say(worst ? `${words} Worst: ${plainName(worst.group)}, ${behind(worst)}.` : words);
       told = late;
-      const shown = data.groups.filter((group) => group.group.includes(wanted));
+      // What was typed just now counts before the broker has answered it.
+      const shown = data.groups.filter((group) => group.group.toLowerCase().includes(wanted.toLowerCase()));
       return [
         h(
           "div",
@@ -40,7 +44,7 @@ export function overview(context) {
         ),
         data.offline_partitions > 0 &&
           h("div", { class: "notice bad", key: "offline" }, h("p", {}, `${counted(data.offline_partitions, "partition takes", "partitions take")} no writes. `, h("a", { href: "#/broker" }, "The broker's page"), " says which directory has failed or is full.")),
-        data.total === 0 ? panel("Consumer groups", {}, noGroups(data)) : groupsPanel(data, shown),
+        data.counts.total === 0 ? panel("Consumer groups", {}, noGroups(data)) : groupsPanel(data, shown),
         figures("The broker", [
           ["Produced", rate(data.produce_records_per_second), byteRate(data.produce_bytes_per_second)],
           ["Topics", h("a", { href: "#/topics" }, count(data.topics)), counted(data.partitions, "partition")],
@@ -52,7 +56,7 @@ export function overview(context) {
   };
 
   function groupsPanel(data, shown) {
-    const search = (data.groups.length > 12 || wanted) && [
+    const search = (data.counts.total > 12 || wanted) && [
       h("label", { for: "find" }, "Find"),
       h("input", {
         id: "find",
@@ -61,19 +65,19 @@ export function overview(context) {
         on: {
           input: (event) => {
             wanted = event.target.value;
-            context.redraw();
+            context.reload();
           },
         },
       }),
     ];
     const more = data.total > data.groups.length && [
-      `The worst ${count(data.groups.length)} of ${count(data.total)} groups. `,
-      h("button", { type: "button", on: { click: () => ((limit = Math.min(10000, limit * 10)), context.reload()) } }, "Show more"),
+      `The worst ${count(data.groups.length)} of ${count(data.total)} groups${wanted ? ` with “${wanted}”` : ""}. `,
+      limit < MOST ? h("button", { type: "button", on: { click: () => ((limit = Math.min(MOST, limit * 2)), context.reload()) } }, "Show more") : "Find the others by their names.",
     ];
     return panel(
       "Consumer groups",
       { id: "groups", note: "worst first", tools: search },
-      shown.length ? table("Consumer groups, the one that is furthest behind first", columns(data), shown, (group) => group.group) : empty(`No group of these has “${wanted}” in its name.`),
+      shown.length ? table("Consumer groups, the one that is furthest behind first", columns(data), shown, (group) => group.group) : empty(`No group has “${wanted}” in its name.`),
       more && h("p", { class: "more" }, more),
     );
   }

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a command: it sleeps between two looks")]
 
 use super::api::{Url, encoded, in_words, maybe, print, printable, span, table};
-use crate::http::view::{Group, GroupDetail, Groups};
+use crate::http::view::{Group, GroupDetail, GroupPartition, Groups};
 use anyhow::bail;
 use clap::Args;
 use std::{io::IsTerminal, thread, time::Duration};
@@ -85,7 +85,7 @@ fn many(groups: &[Group]) -> String {
             group.lag.to_string(),
             maybe(group.lag_seconds),
             maybe(group.retention_margin_seconds),
-            catch_up(group.catch_up_seconds),
+            catch_up(group),
             group.lost_records.to_string(),
         ]
     };
@@ -93,8 +93,18 @@ fn many(groups: &[Group]) -> String {
     table(&head, &groups.iter().map(row).collect::<Vec<_>>())
 }
 
-fn catch_up(seconds: Option<f64>) -> String {
-    seconds.map_or_else(|| "never".to_owned(), in_words)
+fn catch_up(group: &Group) -> String {
+    if group.catches_up == Some(false) { "never".to_owned() } else { maybe(group.catch_up_seconds) }
+}
+
+/// What a group does with a partition, and whether that is as it should be.
+fn reading(partition: &GroupPartition) -> String {
+    let remark = match partition {
+        GroupPartition { beyond_end: 1.., .. } => ", beyond the end",
+        GroupPartition { stuck: true, .. } => ", stuck",
+        _ => "",
+    };
+    format!("{}{remark}", partition.reading)
 }
 
 fn one(detail: &GroupDetail) -> String {
@@ -106,7 +116,7 @@ fn one(detail: &GroupDetail) -> String {
             vec![
                 p.topic.clone(),
                 p.partition.to_string(),
-                p.reading.clone(),
+                reading(p),
                 number(p.committed),
                 number(p.end),
                 number(p.lag),
@@ -140,8 +150,8 @@ mod tests {
         let text = format!(
             r#"{{"group":{name:?},"state":"Stable","type":"classic","protocol_type":"consumer","members":2,"topics":["t"],"partitions":1,"lag":5,
             "lag_seconds":{},"event_lag_seconds":null,"max_lag":5,"retention_margin_seconds":null,"lost_records":0,"consume_rate":null,
-            "produce_rate":null,"catch_up_seconds":null,"last_commit_ms":null,"oldest_unconsumed_ms":null,"abandoned_partitions":0,
-            "uncommitted_partitions":0,"pending_partitions":0,"rebalances":0,"rebalancing_since_ms":null,"unowned_partition_seconds":0.0,"history":[]}}"#,
+            "produce_rate":null,"catch_up_seconds":null,"catches_up":false,"last_commit_ms":null,"oldest_unconsumed_ms":null,"abandoned_partitions":0,
+            "uncommitted_partitions":0,"pending_partitions":0,"stuck_partitions":0,"beyond_end_partitions":0,"rebalances":0,"rebalancing_since_ms":null,"unowned_partition_seconds":0.0,"history":[]}}"#,
             lag_seconds.map_or("null".to_owned(), |seconds| seconds.to_string())
         );
         serde_json::from_str(&text).unwrap()

@@ -75,7 +75,7 @@ impl Story {
         self.rebalances.iter()
     }
 
-    /// How many rebalances began, by [`Cause::name`].
+    /// How many rebalances began, by [`Cause::name`]; when the last member goes, that is none.
     pub fn counts(&self) -> &BTreeMap<&'static str, u64> {
         &self.counts
     }
@@ -99,13 +99,16 @@ impl Story {
     /// What happened to the group at this time.
     pub(super) fn tell(&mut self, at: Millis, note: &Note) {
         match note {
-            Note::Preparing { generation, members, cause, .. } => {
+            Note::Preparing { generation, members, deserted, cause, .. } => {
                 self.end(at, End::Interrupted);
                 if self.rebalances.len() >= REBALANCES_MAX {
                     self.rebalances.pop_front();
                 }
-                let count = self.counts.entry(cause.name()).or_default();
-                *count = count.saturating_add(1);
+                // As in Kafka's CompletedRebalances, one that leaves nobody is told and not counted: no member waits for it.
+                if !deserted {
+                    let count = self.counts.entry(cause.name()).or_default();
+                    *count = count.saturating_add(1);
+                }
                 let (cause, from, members_before) = (cause.clone(), *generation, *members);
                 let (joined, ended, unowned) = (None, None, Vec::new());
                 self.rebalances.push_back(Rebalance { cause, began: at, from, members_before, joined, ended, unowned, unowned_ms: 0 });

@@ -28,6 +28,8 @@ pub struct Overview {
 pub struct GroupCounts {
     pub total: usize,
     pub behind: usize,
+    /// Those behind by a minute or more.
+    pub late: usize,
     pub stable: usize,
     pub rebalancing: usize,
     pub empty: usize,
@@ -43,6 +45,7 @@ pub struct WorstGroup {
 #[derive(Serialize, Deserialize, Debug, Clone)]
 pub struct Groups {
     pub now_ms: i64,
+    /// All that have what was looked for in their names.
     pub total: usize,
     /// The worst first.
     pub groups: Vec<Group>,
@@ -66,12 +69,16 @@ pub struct Group {
     pub lost_records: u64,
     pub consume_rate: Option<f64>,
     pub produce_rate: Option<f64>,
+    /// Null where it never does, or that isn't known: `catches_up` tells.
     pub catch_up_seconds: Option<f64>,
+    pub catches_up: Option<bool>,
     pub last_commit_ms: Option<i64>,
     pub oldest_unconsumed_ms: Option<i64>,
     pub abandoned_partitions: usize,
     pub uncommitted_partitions: usize,
     pub pending_partitions: usize,
+    pub stuck_partitions: usize,
+    pub beyond_end_partitions: usize,
     pub rebalances: u64,
     pub rebalancing_since_ms: Option<i64>,
     pub unowned_partition_seconds: f64,
@@ -133,9 +140,17 @@ pub struct GroupPartition {
     pub lost_records: u64,
     pub consume_rate: Option<f64>,
     pub produce_rate: Option<f64>,
+    /// Null where it never does, or that isn't known: `catches_up` tells.
     pub catch_up_seconds: Option<f64>,
+    pub catches_up: Option<bool>,
     pub read_committed: bool,
     pub pending: bool,
+    /// How long it has stood before the first unconsumed record.
+    pub stalled_seconds: Option<f64>,
+    /// It has an owner, and that has been five minutes.
+    pub stuck: bool,
+    /// Offsets by which the commit lies beyond the end; mostly 0.
+    pub beyond_end: i64,
 }
 
 #[derive(Serialize, Deserialize, Debug, Clone)]

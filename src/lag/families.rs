@@ -11,7 +11,7 @@ mod tests;
 use super::{
     filter::Filter,
     group::{GroupLag, Summary},
-    partition::{Behind, Reader, Reading},
+    partition::{Behind, CatchUp, Reader, Reading},
     state::State,
 };
 use crate::{
@@ -67,7 +67,7 @@ struct Sums {
 /// Families of one partition's row that are always there, and those of one that's behind.
 const ROW_SERIES: usize = 4;
 const ROW_SERIES_BEHIND: usize = 3;
-const GROUP_SERIES: usize = 9;
+const GROUP_SERIES: usize = 11;
 const TOPIC_SERIES: usize = 4;
 
 /// Writes everything that the lag has to say.
@@ -140,10 +140,16 @@ fn groups(out: &mut Exposition, shown: &[Shown<'_>]) {
     by_group(out, &names::GROUP_MAX_LAG_SECONDS, shown, |g| g.summary.ms.map(seconds));
     by_group(out, &names::GROUP_MAX_LAG, shown, |g| Some(g.summary.records_max as f64));
     by_group(out, &names::GROUP_MIN_MARGIN, shown, |g| g.summary.margin_ms.map(seconds));
-    by_group(out, &names::GROUP_CATCH_UP, shown, |g| Some(g.summary.catch_up_s.unwrap_or(f64::INFINITY)));
+    by_group(out, &names::GROUP_CATCH_UP, shown, |g| match g.summary.catch_up {
+        CatchUp::Unknown => None,
+        CatchUp::In(seconds) => Some(seconds),
+        CatchUp::Never => Some(f64::INFINITY),
+    });
     by_group(out, &names::GROUP_UNOWNED, shown, |g| Some(g.lag.unowned_ms() as f64 / 1_000.0));
     by_group(out, &names::GROUP_ABANDONED, shown, |g| Some(g.summary.abandoned as f64));
     by_group(out, &names::GROUP_UNCOMMITTED, shown, |g| Some(g.summary.uncommitted as f64));
+    by_group(out, &names::GROUP_STUCK, shown, |g| Some(g.summary.stuck as f64));
+    by_group(out, &names::GROUP_BEYOND, shown, |g| Some(g.summary.beyond as f64));
     let mut family = out.family(&names::GROUP_STATE);
     for group in shown {
         family.sample(&[group.id, group.lag.described.state], 1_u64);

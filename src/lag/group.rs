@@ -2,7 +2,7 @@
 
 use super::{
     fetches::{ClientKey, Fetched},
-    partition::{Behind, Commit, Reader, Reading, catch_up_seconds},
+    partition::{Behind, CatchUp, Commit, Reader, Reading, catch_up},
     topic::TopicFlow,
 };
 use crate::{
@@ -112,10 +112,12 @@ pub struct Summary {
     pub lost: u64,
     pub consumed: Option<f64>,
     pub produced: Option<f64>,
-    pub catch_up_s: Option<f64>,
+    pub catch_up: CatchUp,
     pub abandoned: usize,
     pub uncommitted: usize,
     pub pending: usize,
+    pub stuck: usize,
+    pub beyond: usize,
 }
 
 impl GroupLag {
@@ -300,12 +302,14 @@ impl GroupLag {
             let timestamp = behind.first.map(|first| first.timestamp).filter(|timestamp| timestamp.0 >= 0);
             sum.oldest = sum.oldest.into_iter().chain(timestamp).min();
             sum.pending = sum.pending.saturating_add(usize::from(behind.pending));
+            sum.stuck = sum.stuck.saturating_add(usize::from(behind.is_stuck(reader.reading)));
+            sum.beyond = sum.beyond.saturating_add(usize::from(behind.beyond > 0));
             add(&mut consumed, reader.consumed.per_second());
             let flow = topics.get(topic).and_then(|flow| flow.partition(reader.partition));
             add(&mut produced, flow.and_then(|flow| flow.records.per_second()));
         }
         (sum.consumed, sum.produced) = (consumed, produced);
-        sum.catch_up_s = catch_up_seconds(sum.records, consumed, produced);
+        sum.catch_up = catch_up(sum.records, consumed, produced);
         sum
     }
 

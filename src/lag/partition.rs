@@ -98,6 +98,10 @@ pub struct Reader {
     pub lost: u64,
     pub outlook: Outlook,
     position: Offset,
+    /// When it came to this position.
+    moved: Millis,
+    /// The last commit is older than the marks that it is held against.
+    settled: bool,
     /// Removed offsets below are counted.
     lost_to: Offset,
     seen: Seen,
@@ -121,6 +125,10 @@ pub struct Behind {
     pub margin_ms: Option<i64>,
     /// The records behind are a bound from above: a look-up is owed.
     pub pending: bool,
+    /// For how long it has stood before this record without a step; `None` if that isn't known.
+    pub stalled_ms: Option<i64>,
+    /// Offsets by which the commit lies beyond the log's end: the log isn't the one that was read, and the next fetch is out of range.
+    pub beyond: i64,
 }
 
 impl Reader {
@@ -136,6 +144,8 @@ impl Reader {
             lost: 0,
             outlook: Outlook::default(),
             position: Offset(0),
+            moved: Millis(0),
+            settled: false,
             lost_to: Offset(0),
             seen: Seen::Owed { from: Offset(0) },
             before: None,
@@ -151,16 +161,26 @@ impl Reader {
 
     /// What was committed last.
     pub fn note_commit(&mut self, now: Millis, commit: Commit) {
+        let position = commit.offset.max(Offset(0));
+        if self.commit.is_none() || position != self.position {
+            self.moved = commit.at.min(now);
+        }
+        // What is committed while the marks are taken may rightly lie beyond them.
+        self.settled = commit.at < now;
         self.commit = Some(commit);
-        self.consumed.note(now, commit.offset.0.max(0));
-        self.move_to(commit.offset.max(Offset(0)));
+        self.consumed.note(now, position.0);
+        self.move_to(position);
     }
 
     /// The offset that was fetched last, by a group that commits nothing.
     pub fn note_fetch(&mut self, now: Millis, offset: Offset) {
+        let position = offset.max(Offset(0));
+        if self.moved == Millis(0) || position != self.position {
+            self.moved = now;
+        }
         self.commit = None;
-        self.consumed.note(now, offset.0.max(0));
-        self.move_to(offset.max(Offset(0)));
+        self.consumed.note(now, position.0);
+        self.move_to(position);
     }
 
     fn move_to(&mut self, position: Offset) {
@@ -216,6 +236,13 @@ impl Reader {
             self.shape = marks.shape;
             self.look_again(from, true);
         }
+        if let Seen::Owed { from } = self.seen
+            && from >= self.end(marks)
+        {
+            // It has all there is, and no look is owed: what comes next has waited for no record of before.
+            self.seen = Seen::Nothing { upto: from };
+            self.before = None;
+        }
     }
 
     fn end(&self, marks: &Marks) -> Offset {
@@ -263,7 +290,8 @@ impl Reader {
         };
         let records = self.end(marks).0.saturating_sub(from.max(self.position).max(marks.log_start).0).max(0);
         if records == 0 {
-            return Behind { ms: Some(0), ..Behind::default() };
+            let beyond = if self.settled { self.position.0.saturating_sub(marks.high_watermark.0).max(0) } else { 0 };
+            return Behind { ms: Some(0), beyond, ..Behind::default() };
         }
         let first = self.first(marks);
         let known = first.or(self.before);
@@ -277,7 +305,9 @@ impl Reader {
             _ => None,
         };
         let margin_ms = first.and_then(|_| self.margin_ms(now, bytes_per_second));
-        Behind { records, ms, event_ms, first, margin_ms, pending: first.is_none() }
+        // It may have stood there for longer, while there was nothing to read.
+        let stalled_ms = ms.map(|ms| ms.min(waited(self.moved)));
+        Behind { records, ms, event_ms, first, margin_ms, pending: first.is_none(), stalled_ms, beyond: 0 }
     }
 
     fn margin_ms(&self, now: Millis, bytes_per_second: Option<f64>) -> Option<i64> {
@@ -291,23 +321,61 @@ impl Reader {
     }
 }
 
+/// A partition with records to read whose owner takes no step for so long is stuck: as long as a consumer may take over what it has polled
+/// (`max.poll.interval.ms`, by default), and as the alert waits.
+const STUCK_MS: i64 = 300_000;
+
+impl Behind {
+    /// Whether somebody should read on and doesn't.
+    pub fn is_stuck(&self, reading: Reading) -> bool {
+        matches!(reading, Reading::Committing | Reading::FetchingOnly) && self.stalled_ms.is_some_and(|ms| ms >= STUCK_MS)
+    }
+}
+
+/// When a backlog is worked off at the present rates.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum CatchUp {
+    /// The rates aren't known yet.
+    #[default]
+    Unknown,
+    /// In so many seconds.
+    In(f64),
+    Never,
+}
+
+impl CatchUp {
+    /// `None` if never, or not known.
+    pub fn seconds(self) -> Option<f64> {
+        if let Self::In(seconds) = self { Some(seconds) } else { None }
+    }
+
+    /// Whether it comes; `None` if that isn't known.
+    pub fn comes(self) -> Option<bool> {
+        match self {
+            Self::Unknown => None,
+            Self::In(_) => Some(true),
+            Self::Never => Some(false),
+        }
+    }
+}
+
 /// A backlog of so many seconds' work is what consumers have under way that keep up: they commit every five seconds by default.
 const UNDER_WAY_SECONDS: f64 = 10.0;
 
-/// Seconds until a backlog is worked off at these rates; `None` if never.
-pub fn catch_up_seconds(records: i64, consumed: Option<f64>, produced: Option<f64>) -> Option<f64> {
+/// When a backlog is worked off at these rates.
+pub fn catch_up(records: i64, consumed: Option<f64>, produced: Option<f64>) -> CatchUp {
     if records <= 0 {
-        return Some(0.0);
+        return CatchUp::In(0.0);
     }
-    let consumed = consumed.unwrap_or(0.0);
+    let Some(consumed) = consumed else { return CatchUp::Unknown };
     let at_work = records as f64 / consumed;
     if consumed > 0.0 && at_work <= UNDER_WAY_SECONDS {
-        return Some(at_work);
+        return CatchUp::In(at_work);
     }
     let gain = consumed - produced.unwrap_or(0.0);
     let seconds = records as f64 / gain;
     // A gain of next to nothing is none: a century is never.
-    (gain > 0.0 && seconds < 3.2e9).then_some(seconds)
+    if gain > 0.0 && seconds < 3.2e9 { CatchUp::In(seconds) } else { CatchUp::Never }
 }
 
 #[cfg(test)]

@@ -105,12 +105,14 @@ metrics! {
     GROUP_MAX_LAG_SECONDS = Gauge "kafka_consumergroup_max_lag_seconds" ["consumergroup"] "The worst time behind of the partitions that the group reads";
     GROUP_MAX_LAG = Gauge "kafka_consumergroup_max_lag" ["consumergroup"] "The most records behind of the partitions that the group reads";
     GROUP_MIN_MARGIN = Gauge "kafka_consumergroup_min_retention_margin_seconds" ["consumergroup"] "Where behind: the smallest retention margin of the partitions that the group reads";
-    GROUP_CATCH_UP = Gauge "kafka_consumergroup_catch_up_seconds" ["consumergroup"] "Time to catch up at the present rates; +Inf if it doesn't";
+    GROUP_CATCH_UP = Gauge "kafka_consumergroup_catch_up_seconds" ["consumergroup"] "Time to catch up at the present rates; +Inf if it doesn't, and nothing while they aren't known";
     GROUP_STATE = Gauge "kafka_consumergroup_state" ["consumergroup", "state"] "Always 1; its label is the group's state";
-    GROUP_REBALANCES = Counter "kafka_consumergroup_rebalances_total" ["consumergroup", "cause"] "Rebalances that began, by cause";
+    GROUP_REBALANCES = Counter "kafka_consumergroup_rebalances_total" ["consumergroup", "cause"] "Rebalances that began, by cause; the last member's going is none";
     GROUP_UNOWNED = Counter "kafka_consumergroup_unowned_partition_seconds_total" ["consumergroup"] "Partition-seconds that partitions of the group's topics had no owner while it had members";
     GROUP_ABANDONED = Gauge "kafka_consumergroup_abandoned_partitions" ["consumergroup"] "Partitions with a commit whose topic the group's members read no more";
     GROUP_UNCOMMITTED = Gauge "kafka_consumergroup_uncommitted_partitions" ["consumergroup"] "Partitions that members fetch and never committed";
+    GROUP_STUCK = Gauge "kafka_consumergroup_stuck_partitions" ["consumergroup"] "Partitions with records to read whose owner has taken no step for five minutes";
+    GROUP_BEYOND = Gauge "kafka_consumergroup_beyond_end_partitions" ["consumergroup"] "Partitions whose commit lies beyond the end: the next fetch is out of range, and auto.offset.reset says where it goes on";
     PARTITION_PRODUCE_RATE = Gauge "highwater_partition_produce_rate_records" ["topic", "partition"] "Records appended per second, over the last minute or so";
     TOPIC_SKEW = Gauge "highwater_topic_produce_skew_ratio" ["topic"] "The busiest partition's produce rate over the mean; 1 is even";
     PARTITION_OFFLINE = Gauge "highwater_partition_offline" ["topic", "partition"] "Always 1; there for partitions that take no writes";

@@ -130,6 +130,8 @@ pub enum Note {
         group: GroupId,
         generation: Generation,
         members: usize,
+        /// No member is left to hand anything to.
+        deserted: bool,
         cause: Cause,
     },
     /// All who joined in time are in this generation; the others are removed. `last` is who came last.

@@ -26,7 +26,8 @@ impl Draft<'_> {
         self.group.sync_ends = None;
         let first = self.group.state == State::Empty;
         let members = self.group.members.len();
-        self.notes.push(Note::Preparing { group: self.id.clone(), generation: self.group.generation, members, cause });
+        let (group, generation) = (self.id.clone(), self.group.generation);
+        self.notes.push(Note::Preparing { group, generation, members, deserted: members == 0, cause });
         self.transition(State::PreparingRebalance);
         if first {
             // The group is new: others may be about to come.

@@ -272,7 +272,8 @@ impl ConsumerDraft<'_> {
         let members = self.group.members.len();
         if let Some(cause) = self.cause.take() {
             let (from, before) = (generation(self.was.epoch), self.was.members.len());
-            self.notes.insert(0, Note::Preparing { group: self.id.clone(), generation: from, members: before, cause });
+            let (group, deserted) = (self.id.clone(), members == 0);
+            self.notes.insert(0, Note::Preparing { group, generation: from, members: before, deserted, cause });
         }
         self.tell_moved();
         if self.downgraded.is_some() {

@@ -58,6 +58,8 @@ fn who_left_who_expired_and_who_was_late() {
     ctx.sleep(10_000);
     assert!(matches!(&last(&ctx).cause, Cause::SessionExpired { who } if who.member == members[0].member_id));
     assert_eq!(last(&ctx).ended.map(|(_, end)| end), Some(End::Empty));
+    let story = ctx.groups.get("g").unwrap().story();
+    assert_eq!((story.counts(), story.rebalances().len()), (&[("joined", 1), ("left", 1)].into(), 3), "the last one's going is told only");
 }
 
 #[test]

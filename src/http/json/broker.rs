@@ -13,6 +13,9 @@ use std::cmp::Reverse;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// From here on a group is late; below, records are just on their way.
+const LATE_MS: i64 = 60_000;
+
 /// When the process started.
 fn started(asked: &Asked<'_>, process: &Process) -> Millis {
     process.started_seconds.map_or(asked.now, |at| Millis((at * 1_000.0) as i64)).min(asked.now)
@@ -28,6 +31,7 @@ pub(super) fn overview(asked: &Asked<'_>) -> Result<Json, Failed> {
     for (id, group) in &lag.groups {
         let summary = lag.summary(asked.now, group);
         groups.behind = groups.behind.saturating_add(usize::from(summary.records > 0));
+        groups.late = groups.late.saturating_add(usize::from(summary.records > 0 && summary.ms.is_some_and(|ms| ms >= LATE_MS)));
         let count = match group.described.state {
             "Stable" => &mut groups.stable,
             "Empty" => &mut groups.empty,

@@ -1,4 +1,4 @@
-//! `/api/groups` and `/api/groups/{group}`.
+//! `/api/groups`, `/api/groups/{group}` and `/api/group`.
 
 use super::{
     super::view::{self, Assigned, GroupDetail, GroupPartition, Groups, Member, Rebalance, Unowned},
@@ -8,7 +8,7 @@ use crate::{
     group::{End, Story, UNOWNED_MAX, names},
     lag::{
         GroupLag, State,
-        partition::{Behind, Reader, catch_up_seconds},
+        partition::{Behind, CatchUp, Reader, catch_up},
     },
     types::{Millis, TopicName},
 };
@@ -19,8 +19,10 @@ const LISTED_POINTS: usize = 30;
 
 pub(super) fn list(asked: &Asked<'_>) -> Result<Json, Failed> {
     let limit = asked.limit(LIMIT_DEFAULT, LIMIT_MAX)?;
+    let find = asked.text("find")?.unwrap_or_default().to_lowercase();
     let lag = asked.lag();
-    let mut groups: Vec<_> = lag.groups.iter().map(|(id, group)| (id, group, lag.summary(asked.now, group))).collect();
+    let found = lag.groups.iter().filter(|(id, _)| find.is_empty() || id.to_lowercase().contains(&find));
+    let mut groups: Vec<_> = found.map(|(id, group)| (id, group, lag.summary(asked.now, group))).collect();
     groups.sort_by_key(|(id, _, summary)| (Reverse(summary.ms), Reverse(summary.records), (*id).clone()));
     let total = groups.len();
     let shown = groups.into_iter().take(limit).map(|(id, group, summary)| view(id, group, &summary, LISTED_POINTS)).collect();
@@ -28,7 +30,16 @@ pub(super) fn list(asked: &Asked<'_>) -> Result<Json, Failed> {
 }
 
 pub(super) fn detail(asked: &Asked<'_>) -> Result<Json, Failed> {
-    let id = asked.name(0);
+    of_name(asked, asked.name(0))
+}
+
+/// By the parameter `name`: clients take `.` and `..` out of paths, however they are encoded.
+pub(super) fn named(asked: &Asked<'_>) -> Result<Json, Failed> {
+    let name = asked.text("name")?.ok_or_else(|| Failed::bad("name is missing"))?;
+    of_name(asked, &name)
+}
+
+fn of_name(asked: &Asked<'_>, id: &str) -> Result<Json, Failed> {
     // Before the lag is locked: a shard may not be waited for under it.
     let told = asked.broker.context.groups.query(id, |groups| {
         let story = groups.get(id)?.story();
@@ -78,12 +89,15 @@ fn view(id: &str, group: &GroupLag, summary: &crate::lag::group::Summary, points
         lost_records: summary.lost,
         consume_rate: summary.consumed,
         produce_rate: summary.produced,
-        catch_up_seconds: summary.catch_up_s,
+        catch_up_seconds: summary.catch_up.seconds(),
+        catches_up: summary.catch_up.comes(),
         last_commit_ms: summary.last_commit.map(|at| at.0),
         oldest_unconsumed_ms: summary.oldest.map(|at| at.0),
         abandoned_partitions: summary.abandoned,
         uncommitted_partitions: summary.uncommitted,
         pending_partitions: summary.pending,
+        stuck_partitions: summary.stuck,
+        beyond_end_partitions: summary.beyond,
         rebalances: group.rebalances.values().sum(),
         rebalancing_since_ms: group.rebalancing_since.map(|at| at.0),
         unowned_partition_seconds: group.unowned_ms() as f64 / 1_000.0,
@@ -122,6 +136,7 @@ fn partition(
     let owner = reader.owner.and_then(|place| group.described.members.get(place));
     let first = behind.and_then(|behind| behind.first);
     let (consumed, produced) = (reader.consumed.per_second(), flow.and_then(|flow| flow.records.per_second()));
+    let catch_up = behind.map_or(CatchUp::Unknown, |behind| catch_up(behind.records, consumed, produced));
     GroupPartition {
         topic: topic.to_string(),
         partition: reader.partition.0,
@@ -144,9 +159,13 @@ fn partition(
         lost_records: reader.lost,
         consume_rate: consumed,
         produce_rate: produced,
-        catch_up_seconds: behind.and_then(|behind| catch_up_seconds(behind.records, consumed, produced)),
+        catch_up_seconds: catch_up.seconds(),
+        catches_up: catch_up.comes(),
         read_committed: reader.read_committed,
         pending: behind.is_some_and(|behind| behind.pending),
+        stalled_seconds: behind.and_then(|behind| behind.stalled_ms).map(seconds),
+        stuck: behind.is_some_and(|behind| behind.is_stuck(reader.reading)),
+        beyond_end: behind.map_or(0, |behind| behind.beyond),
     }
 }
 

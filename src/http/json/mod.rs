@@ -37,13 +37,18 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "/api/overview", doc: "The cluster in a few numbers, and the group that is behind most.", run: broker::overview },
     Endpoint {
         path: "/api/groups",
-        doc: "Every consumer group, the worst first: state, members, records and time behind, retention margin, rates, and some points of the last hour. `limit`.",
+        doc: "Every consumer group, the worst first: state, members, records and time behind, retention margin, rates, and some points of the last hour. `limit`, `find` for those with a text in their names.",
         run: groups::list,
     },
     Endpoint {
         path: "/api/groups/{group}",
         doc: "One group: also its members and who owns what, every partition, the last hour, and its rebalances with their causes.",
         run: groups::detail,
+    },
+    Endpoint {
+        path: "/api/group",
+        doc: "The same for the group of the parameter `name`: clients take `.` and `..` out of paths.",
+        run: groups::named,
     },
     Endpoint {
         path: "/api/topics",
@@ -53,7 +58,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "/api/topics/{topic}", doc: "One topic: also its partitions, configs and consumer groups.", run: topics::detail },
     Endpoint {
         path: "/api/topics/{topic}/partitions/{partition}/records",
-        doc: "Records to read, the latest unless `from` says an offset: keys, values and headers as text, JSON or hexadecimal. `limit` (50; at most 200).",
+        doc: "Records to read, the latest unless `from` says an offset: keys, values and headers as text, JSON or hexadecimal. `limit` (50; 1 to 200).",
         run: records::page,
     },
     Endpoint { path: "/api/broker", doc: "This broker: listeners, version, memory, data directories, health.", run: broker::detail },
@@ -119,6 +124,12 @@ impl Asked<'_> {
     fn parameter(&self, name: &str) -> Option<&str> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next_back()
+    }
+
+    /// A parameter without its percent signs.
+    fn text(&self, name: &str) -> Result<Option<String>, Failed> {
+        let decode = |text| decoded(text).ok_or_else(|| Failed::bad(format!("{name} isn't UTF-8")));
+        self.parameter(name).map(decode).transpose()
     }
 
     fn number(&self, name: &str) -> Result<Option<i64>, Failed> {

@@ -30,6 +30,10 @@ pub(super) fn page(asked: &Asked<'_>) -> Result<Json, Failed> {
     let partition = asked.name(1).parse().map(PartitionIndex).map_err(|_| Failed::bad("the partition is no number"))?;
     let Some(log) = asked.broker.context.logs.get(topic.id, partition) else { return Err(Failed::not_found("partition")) };
     let limit = asked.limit(LIMIT_DEFAULT, LIMIT_MAX)?;
+    if limit == 0 {
+        // Its `next` would be where it began, for ever.
+        return Err(Failed::bad("limit has to be 1 or more"));
+    }
     let from = asked.number("from")?.map(Offset);
     let marks = log.watermarks();
     let (log_start, end) = (marks.log_start, marks.high_watermark);
@@ -135,7 +139,7 @@ impl Page {
             if record.offset < self.next {
                 continue;
             }
-            if record.offset >= end || self.limit == 0 || self.keep == Keep::First && self.records.len() >= self.limit {
+            if record.offset >= end || self.keep == Keep::First && self.records.len() >= self.limit {
                 return Ok(false);
             }
             let shown = view_of(header, &record);

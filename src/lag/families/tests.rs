@@ -193,7 +193,8 @@ fn a_group_says_how_far_behind_it_is() {
         "kafka_consumergroup_commit_age_seconds{consumergroup=\"billing\",topic=\"orders\",partition=\"0\"} 5",
         "kafka_consumergroup_max_lag_seconds{consumergroup=\"billing\"} 2270",
         "kafka_consumergroup_max_lag{consumergroup=\"billing\"} 50",
-        "kafka_consumergroup_catch_up_seconds{consumergroup=\"billing\"} +Inf",
+        "kafka_consumergroup_stuck_partitions{consumergroup=\"billing\"} 0",
+        "kafka_consumergroup_beyond_end_partitions{consumergroup=\"billing\"} 0",
         "kafka_consumergroup_state{consumergroup=\"billing\",state=\"Stable\"} 1",
         "kafka_consumergroup_rebalances_total{consumergroup=\"billing\",cause=\"joined\"} 2",
         "kafka_consumergroup_lost_records_total{consumergroup=\"billing\",topic=\"orders\"} 0",
@@ -206,6 +207,17 @@ fn a_group_says_how_far_behind_it_is() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
     }
+}
+
+/// Nothing is said while nobody has looked twice; then it is never, since nothing is read.
+#[test]
+fn catching_up_is_said_once_the_rates_are_known() {
+    let mut world = World::new(1, &["billing"]);
+    let name = "kafka_consumergroup_catch_up_seconds";
+    assert!(!world.render(&settings(usize::MAX)).contains(name));
+    world.sweep(NOW.plus(1_000), 1);
+    let text = world.render(&settings(usize::MAX));
+    assert!(text.contains(&format!("{name}{{consumergroup=\"billing\"}} +Inf\n")), "{text}");
 }
 
 #[test]

@@ -54,6 +54,26 @@ fn a_commit_short_of_the_first_record_needs_no_new_look() {
     assert_eq!((reader.owes(&log), reader.behind(NOW, &log, None).ms), (Some(Offset(3)), None), "going back, nothing bounds it");
 }
 
+/// It waited long for one record, and since then it has been at the end whenever somebody looked: the next record has only just come.
+#[test]
+fn a_group_that_keeps_up_is_not_behind_by_what_it_once_was() {
+    let mut reader = committed(5);
+    let log = marks(0, 6);
+    reader.note_marks(&log);
+    reader.found(&log, Offset(5), first(5, 0, Some(NOW.0 - 900_000)));
+    assert_eq!(reader.behind(NOW, &log, None).ms, Some(900_000));
+    for end in 6..20 {
+        let log = marks(0, end);
+        reader.note_commit(NOW, Commit { offset: Offset(end), at: NOW });
+        reader.note_marks(&log);
+        assert_eq!((reader.behind(NOW, &log, None).ms, reader.owes(&log)), (Some(0), None));
+    }
+    let log = marks(0, 21);
+    reader.note_marks(&log);
+    let behind = reader.behind(NOW, &log, None);
+    assert_eq!((behind.records, behind.ms, reader.owes(&log)), (2, Some(0), Some(Offset(19))));
+}
+
 #[test]
 fn commits_that_lie_beyond_the_log_or_below_zero_do_no_harm() {
     let log = marks(10, 20);
@@ -61,6 +81,10 @@ fn commits_that_lie_beyond_the_log_or_below_zero_do_no_harm() {
         let mut reader = committed(offset);
         reader.note_marks(&log);
         assert_eq!((reader.behind(NOW, &log, None).records, reader.owes(&log), reader.lost), (0, None, 0), "{offset}");
+        // It may have been committed since the marks were taken; at the next look it wasn't.
+        assert_eq!(reader.behind(NOW, &log, None).beyond, 0, "{offset}");
+        reader.note_commit(NOW.plus(1), Commit { offset: Offset(offset), at: NOW });
+        assert_eq!(reader.behind(NOW, &log, None).beyond, offset - 20, "{offset}");
     }
     for (offset, lost) in [(10, 0), (4, 6), (0, 10), (-1, 10), (i64::MIN, 10)] {
         let mut reader = committed(offset);
@@ -150,12 +174,43 @@ fn the_margin_is_what_comes_first_of_age_and_size() {
 
 #[test]
 fn catching_up_takes_a_gain() {
-    assert_eq!(catch_up_seconds(0, None, Some(10.0)), Some(0.0));
-    assert_eq!(catch_up_seconds(1_000, Some(30.0), Some(10.0)), Some(50.0));
-    assert_eq!(catch_up_seconds(1_000, Some(10.0), Some(10.0)), None);
-    assert_eq!(catch_up_seconds(50, Some(10.0), Some(10.0)), Some(5.0), "under way");
-    assert_eq!(catch_up_seconds(100, None, None), None);
-    assert_eq!(catch_up_seconds(i64::MAX, Some(1e-300), None), None);
+    assert_eq!(catch_up(0, None, Some(10.0)), CatchUp::In(0.0));
+    assert_eq!(catch_up(1_000, Some(30.0), Some(10.0)), CatchUp::In(50.0));
+    assert_eq!(catch_up(1_000, Some(10.0), Some(10.0)), CatchUp::Never);
+    assert_eq!(catch_up(1_000, Some(0.0), Some(0.0)), CatchUp::Never);
+    assert_eq!(catch_up(50, Some(10.0), Some(10.0)), CatchUp::In(5.0), "under way");
+    assert_eq!(catch_up(100, None, None), CatchUp::Unknown, "nobody has looked twice");
+    assert_eq!(catch_up(i64::MAX, Some(1e-300), None), CatchUp::Never);
+    assert_eq!([CatchUp::Unknown, CatchUp::In(5.0), CatchUp::Never].map(CatchUp::comes), [None, Some(true), Some(false)]);
+}
+
+/// Five minutes without a step before a record that waits, however often the same offset is committed; a record that has only just come has
+/// not waited for as long as the group has.
+#[test]
+fn a_partition_is_stuck_that_should_be_read_and_is_not() {
+    let log = marks(0, 8);
+    let mut reader = committed(5);
+    reader.found(&log, Offset(5), first(5, 0, Some(NOW.0 - 900_000)));
+    let stalled = |reader: &Reader, now: i64| {
+        let behind = reader.behind(Millis(now), &log, None);
+        (behind.stalled_ms, behind.is_stuck(Reading::Committing))
+    };
+    assert_eq!(stalled(&reader, NOW.0), (Some(0), false));
+    assert_eq!(stalled(&reader, NOW.0 + 299_999), (Some(299_999), false));
+    let again = Commit { offset: Offset(5), at: Millis(NOW.0 + 299_000) };
+    reader.note_commit(Millis(NOW.0 + 300_000), again);
+    assert_eq!(stalled(&reader, NOW.0 + 300_000), (Some(300_000), true));
+    let behind = reader.behind(Millis(NOW.0 + 300_000), &log, None);
+    let others = [Reading::Idle, Reading::Abandoned, Reading::Unowned, Reading::Silent];
+    assert!(behind.is_stuck(Reading::FetchingOnly) && others.iter().all(|reading| !behind.is_stuck(*reading)));
+    reader.note_commit(Millis(NOW.0 + 310_000), Commit { offset: Offset(6), at: Millis(NOW.0 + 309_000) });
+    reader.found(&log, Offset(6), first(6, 0, Some(NOW.0 + 308_000)));
+    assert_eq!(stalled(&reader, NOW.0 + 310_000), (Some(1_000), false));
+    // Its last commit is a day old when it is seen first.
+    let mut old = Reader::new(PartitionIndex(0));
+    old.note_commit(NOW, Commit { offset: Offset(5), at: Millis(NOW.0 - 86_400_000) });
+    old.found(&log, Offset(5), first(5, 0, Some(NOW.0 - 310_000)));
+    assert_eq!(stalled(&old, NOW.0), (Some(310_000), true));
 }
 
 /// A log of records, markers and gaps: by offset, whether a record lies there.

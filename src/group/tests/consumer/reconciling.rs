@@ -96,4 +96,6 @@ fn the_story_tells_why_who_and_how_it_ended() {
     );
     assert!(matches!(&story[1].cause, Cause::Joined { who, .. } if &*who.member == "b"));
     assert!(matches!(&story[2].cause, Cause::Left { members } if &*members[0].0.member == "a"));
+    let counts = kip.groups.get("g").unwrap().story().counts();
+    assert_eq!(counts, &[("joined", 2), ("left", 1)].into(), "nobody was left to be handed anything by the last");
 }
