@@ -1,6 +1,7 @@
 //! A running highwater: the released binary as its users start it. It never reaches into its files or its memory.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::clock::Clock;
 use crate::process::{Leash, tail};
 use crate::tools;
 use crate::wire::Client;
@@ -28,9 +30,12 @@ pub struct Broker {
     temp: TempDir,
     data: PathBuf,
     options: BTreeMap<String, String>,
+    environment: Environment,
     kafka: SocketAddr,
     http: Option<SocketAddr>,
 }
+
+type Environment = Vec<(&'static str, OsString)>;
 
 impl Broker {
     /// Starts one with an empty directory, on free ports.
@@ -48,7 +53,7 @@ impl Broker {
     pub fn start_with(options: &[(&str, &str)]) -> Result<Self> {
         let temp = TempDir::with_prefix("highwater-test-").context("make a directory")?;
         let data = temp.path().join("data");
-        Self::start_in(temp, data, options)
+        Self::start_in(temp, data, options, Vec::new())
     }
 
     /// [`Broker::start_with`] on a data directory that is there already, and stays.
@@ -57,10 +62,20 @@ impl Broker {
     /// As [`Broker::start`].
     pub fn start_on(data: &Path, options: &[(&str, &str)]) -> Result<Self> {
         let temp = TempDir::with_prefix("highwater-test-").context("make a directory")?;
-        Self::start_in(temp, data.to_path_buf(), options)
+        Self::start_in(temp, data.to_path_buf(), options, Vec::new())
     }
 
-    fn start_in(temp: TempDir, data: PathBuf, options: &[(&str, &str)]) -> Result<Self> {
+    /// [`Broker::start_with`], by a clock that the test sets.
+    ///
+    /// # Errors
+    /// As [`Broker::start`].
+    pub fn start_by(clock: &Clock, options: &[(&str, &str)]) -> Result<Self> {
+        let temp = TempDir::with_prefix("highwater-test-").context("make a directory")?;
+        let data = temp.path().join("data");
+        Self::start_in(temp, data, options, clock.environment())
+    }
+
+    fn start_in(temp: TempDir, data: PathBuf, options: &[(&str, &str)], environment: Environment) -> Result<Self> {
         let mut all: BTreeMap<String, String> = BTreeMap::from([
             ("listeners".into(), "PLAINTEXT://127.0.0.1:0".into()),
             ("http.listeners".into(), "127.0.0.1:0".into()),
@@ -69,13 +84,14 @@ impl Broker {
             ("log.retention.ms".into(), "-1".into()),
         ]);
         all.extend(options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-        let started = spawn(&all, temp.path())?;
+        let started = spawn(&all, &environment, temp.path())?;
         Ok(Self {
             leash: Some(Leash::tie(&started.child, Some(temp.path()))?),
             child: started.child,
             temp,
             data,
             options: all,
+            environment,
             kafka: started.kafka,
             http: started.http,
         })
@@ -179,7 +195,7 @@ impl Broker {
             self.options.insert("http.listeners".into(), http.to_string());
         }
         self.options.extend(options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-        let started = spawn(&self.options, self.temp.path())?;
+        let started = spawn(&self.options, &self.environment, self.temp.path())?;
         self.leash = Some(Leash::tie(&started.child, Some(self.temp.path()))?);
         (self.child, self.kafka, self.http) = (started.child, started.kafka, started.http);
         Ok(())
@@ -206,10 +222,10 @@ fn log_path(directory: &Path) -> PathBuf {
     directory.join("broker.log")
 }
 
-fn spawn(options: &BTreeMap<String, String>, directory: &Path) -> Result<Started> {
+fn spawn(options: &BTreeMap<String, String>, environment: &Environment, directory: &Path) -> Result<Started> {
     let log: File = OpenOptions::new().create(true).append(true).open(log_path(directory)).context("open the broker's log")?;
     let mut command = Command::new(tools::highwater()?);
-    command.arg("serve");
+    command.arg("serve").envs(environment.iter().map(|(name, value)| (name, value)));
     for (key, value) in options {
         command.arg("-o").arg(format!("{key}={value}"));
     }

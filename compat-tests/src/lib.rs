@@ -1,13 +1,16 @@
 //! The harness of the tests that start real programs: the released broker, Apache Kafka, and the clients that people use.
 //!
 //! - [`Broker`] is a running highwater, [`ApacheKafka`] a running Apache Kafka of the Maven jars, [`Target`] the one that this run is about.
+//! - [`clock`] is a wall clock that the test sets for a broker.
 //! - [`driver`] runs a client as a command; `clients/` has the programs. [`member`] is one that reads in a group meanwhile, [`seat`] one that
 //!   sits in it and commits what it is told.
 //! - [`wire`] is a connection that says exactly what a test wants said, right or wrong; [`batch`] makes the batches for it,
 //!   [`transactional`] brings a producer to its coordinator.
 //! - [`steady`] is a producer that goes on whatever happens, and holds the broker to what it was told.
 //! - [`programs`] are clients with a purpose of their own, [`feed`] feeds one in step with the test; [`md5sums`] is real input.
+//! - [`api`] is what the broker says of itself over HTTP.
 //! - [`prometheus`] is Debian's Prometheus and its promtool, as the judges of metrics, dashboards and alerts.
+//! - [`shop`] is an hour in a minute, with something to see in it.
 //! - [`dump_log`] is Apache Kafka's tool as the judge of data directories.
 //! - [`corpus`] has the records that clients send, and compares what came back.
 //!
@@ -18,8 +21,10 @@
 #![allow(clippy::disallowed_methods, reason = "it waits for programs of others, by their clock")]
 
 pub mod apache;
+pub mod api;
 pub mod batch;
 pub mod broker;
+pub mod clock;
 pub mod console;
 pub mod corpus;
 pub mod driver;
@@ -33,6 +38,7 @@ pub mod process;
 pub mod programs;
 pub mod prometheus;
 pub mod seat;
+pub mod shop;
 pub mod steady;
 pub mod target;
 pub mod tools;

@@ -39,7 +39,7 @@ const MEMBER_ID_REQUIRED: i16 = 79;
 const EMBEDDED_VERSION: i16 = 1;
 
 enum Command {
-    Commit { topic: String, partition: i32, offset: i64, done: Sender<Result<i16>> },
+    Commit { offsets: Vec<(String, i32, i64)>, done: Sender<Result<i16>> },
     Leave,
 }
 
@@ -112,11 +112,19 @@ impl Seat {
     /// # Errors
     /// If the broker refuses it.
     pub fn commit(&self, topic: &str, partition: i32, offset: i64) -> Result<()> {
+        self.commit_all(&[(topic.to_owned(), partition, offset)])
+    }
+
+    /// [`Seat::commit`] of several partitions in one request.
+    ///
+    /// # Errors
+    /// If the broker refuses any of it.
+    pub fn commit_all(&self, offsets: &[(String, i32, i64)]) -> Result<()> {
         let deadline = Instant::now() + WAIT;
         loop {
             let (done, answer) = mpsc::channel();
             self.commands
-                .send(Command::Commit { topic: topic.to_owned(), partition, offset, done })
+                .send(Command::Commit { offsets: offsets.to_vec(), done })
                 .or_else(|_| self.check().and_then(|()| bail!("the member has ended")))?;
             let answer = answer.recv_timeout(WAIT);
             self.check()?;
@@ -124,7 +132,7 @@ impl Seat {
                 NONE => return Ok(()),
                 // The member joins again, and then it can.
                 REBALANCE_IN_PROGRESS if Instant::now() < deadline => {}
-                code => bail!("the commit of {topic}-{partition} was answered {code}"),
+                code => bail!("the commit of {offsets:?} was answered {code}"),
             }
         }
     }
@@ -170,8 +178,8 @@ impl Sitting {
             self.join()?;
             loop {
                 match commands.recv_timeout(HEARTBEAT) {
-                    Ok(Command::Commit { topic, partition, offset, done }) => {
-                        let answer = self.commit(&topic, partition, offset);
+                    Ok(Command::Commit { offsets, done }) => {
+                        let answer = self.commit(&offsets);
                         let rejoin = matches!(answer, Ok(REBALANCE_IN_PROGRESS));
                         if rejoin {
                             self.join()?;
@@ -261,10 +269,9 @@ impl Sitting {
         (0..count).zip(ids).map(assignment).collect()
     }
 
-    fn commit(&mut self, topic: &str, partition: i32, offset: i64) -> Result<i16> {
-        let request = commit(&self.group, &[(topic, partition, offset)])
-            .with_generation_id_or_member_epoch(self.generation)
-            .with_member_id(text(&self.member));
+    fn commit(&mut self, offsets: &[(String, i32, i64)]) -> Result<i16> {
+        let offsets: Vec<_> = offsets.iter().map(|(topic, partition, offset)| (topic.as_str(), *partition, *offset)).collect();
+        let request = commit(&self.group, &offsets).with_generation_id_or_member_epoch(self.generation).with_member_id(text(&self.member));
         committed(&self.client.ask(7, &request)?)
     }
 
@@ -294,6 +301,24 @@ impl Sitting {
 /// If the broker refuses it.
 pub fn commit_alone(client: &mut Client, group: &str, offsets: &[(&str, i32, i64)]) -> Result<()> {
     coordinated(client, group)?;
+    commit_once_loaded(client, group, offsets)
+}
+
+/// [`commit_alone`] of a partition for each of many groups.
+///
+/// # Errors
+/// If the broker refuses any of it.
+pub fn commit_many<'a>(client: &mut Client, all: impl IntoIterator<Item = (String, &'a str, i32, i64)>) -> Result<()> {
+    for (nth, (group, topic, partition, offset)) in all.into_iter().enumerate() {
+        if nth == 0 {
+            coordinated(client, &group)?;
+        }
+        commit_once_loaded(client, &group, &[(topic, partition, offset)])?;
+    }
+    Ok(())
+}
+
+fn commit_once_loaded(client: &mut Client, group: &str, offsets: &[(&str, i32, i64)]) -> Result<()> {
     let deadline = Instant::now() + WAIT;
     loop {
         let request = commit(group, offsets).with_generation_id_or_member_epoch(-1);

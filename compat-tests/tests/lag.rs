@@ -3,19 +3,23 @@
 #![allow(clippy::disallowed_methods, reason = "it waits for programs of others, by their clock")]
 
 use std::cell::Cell;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use compat_tests::Broker;
+use compat_tests::api::{group, group_until, json, metric, partition, until};
+use compat_tests::clock::Clock;
 use compat_tests::corpus::Record;
 use compat_tests::driver::{Client, Codec};
 use compat_tests::http;
 use compat_tests::member::{Member, Strategy, wait_for_even_shares};
+use compat_tests::seat::Seat;
+use compat_tests::steady::create;
 use compat_tests::tools;
 use serde_json::Value;
 
-const WAIT: Duration = Duration::from_secs(30);
 /// What the broker keeps of arrivals in each partition's directory.
 const ARRIVALS: &str = "arrival-times";
 
@@ -32,38 +36,6 @@ fn records(partition: i32, count: usize, age_ms: i64) -> Vec<Record> {
         .collect()
 }
 
-fn json(broker: &Broker, path: &str) -> Result<Value> {
-    let answer = http::get(broker.http().context("HTTP is on")?, path)?;
-    ensure!(answer.status == 200, "{path}: {} {}", answer.status, answer.body);
-    Ok(serde_json::from_str(&answer.body)?)
-}
-
-fn group(broker: &Broker, group: &str) -> Result<Value> {
-    json(broker, &format!("/api/groups/{}", http::encoded(group)))
-}
-
-fn partition(group: &Value, partition: usize) -> &Value {
-    let all = group["partitions_list"].as_array().map_or(&[][..], Vec::as_slice);
-    all.iter().find(|p| p["partition"] == partition).unwrap_or(&Value::Null)
-}
-
-/// Asks until the answer is so.
-fn until(what: &str, ask: impl Fn() -> Result<Value>, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
-    let deadline = Instant::now() + WAIT;
-    loop {
-        let last = ask();
-        match &last {
-            Ok(value) if is_so(value) => return last,
-            _ if Instant::now() > deadline => anyhow::bail!("not in time: {what}; last {last:?}"),
-            _ => std::thread::sleep(Duration::from_millis(50)),
-        }
-    }
-}
-
-fn group_until(broker: &Broker, name: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
-    until(what, || group(broker, name), is_so)
-}
-
 /// kcat reads so many records in a group, commits, and leaves.
 fn kcat_reads(broker: &Broker, topic: &str, group: &str, count: usize) -> Result<()> {
     let mut kcat = Command::new("kcat");
@@ -71,12 +43,6 @@ fn kcat_reads(broker: &Broker, topic: &str, group: &str, count: usize) -> Result
     let status = kcat.stdout(Stdio::null()).stderr(Stdio::null()).status().context("kcat")?;
     ensure!(status.success(), "kcat ended with {status}");
     Ok(())
-}
-
-fn metric(broker: &Broker, series: &str) -> Result<f64> {
-    let answer = http::get(broker.http().context("HTTP is on")?, "/metrics")?;
-    let line = answer.body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')).with_context(|| format!("no {series}"))?;
-    Ok(line.parse()?)
 }
 
 /// `highwater ARGS`, asked of this broker: whether it succeeded, and what it said.
@@ -88,6 +54,86 @@ fn cli(broker: &Broker, args: &[&str]) -> Result<(bool, String)> {
 
 fn start() -> Result<Broker> {
     Broker::start_with(&[("group.initial.rebalance.delay.ms", "0"), ("offsets.topic.num.partitions", "4")])
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+const DAY_MS: i64 = 86_400_000;
+
+fn start_by(clock: &Clock) -> Result<Broker> {
+    Broker::start_by(clock, &[("group.initial.rebalance.delay.ms", "0"), ("offsets.topic.num.partitions", "4")])
+}
+
+/// It reads 40 of 100 records, and 38 minutes go by: that far it is behind, by arrival as by the records' own time, and it says so in
+/// minutes.
+#[test]
+fn a_slow_consumer_falls_38_minutes_behind_as_they_pass() -> Result<()> {
+    let minutes = Duration::from_secs(38 * 60);
+    let clock = Clock::ago(minutes)?;
+    let broker = start_by(&clock)?;
+    Client::Python.create(&broker.bootstrap(), "orders", 1)?;
+    Client::Python.produce(&broker.bootstrap(), "orders", Codec::Zstd, &records(0, 100, 38 * 60_000))?;
+    kcat_reads(&broker, "orders", "billing", 40)?;
+    let at_first = group_until(&broker, "billing", "60 are left", |g| g["lag"] == 60 && g["pending_partitions"] == 0)?;
+    ensure!(at_first["lag_seconds"].as_f64().is_some_and(|seconds| seconds < 60.0), "{at_first}");
+    for passed in 1..38 {
+        clock.set_ago(minutes - Duration::from_secs(passed * 60))?;
+        let now = group(&broker, "billing")?;
+        let seconds = now["lag_seconds"].as_f64().context("known")?;
+        let wanted = passed as f64 * 60.0;
+        ensure!((wanted - 1.0..wanted + 60.0).contains(&seconds) && now["lag"] == 60, "after {passed} minutes: {now}");
+    }
+    clock.set_ago(Duration::ZERO)?;
+    let behind = group(&broker, "billing")?;
+    for field in ["lag_seconds", "event_lag_seconds"] {
+        ensure!(behind[field].as_f64().is_some_and(|seconds| (2_279.0..2_340.0).contains(&seconds)), "{field}: {behind}");
+    }
+    ensure!(partition(&behind, 0)["arrived_ms"].is_i64() && behind["catches_up"] == false, "{behind}");
+    // A point each half a minute.
+    ensure!(behind["history"].as_array().is_some_and(|history| history.len() >= 38), "{behind}");
+    ensure!((2_279.0..2_340.0).contains(&metric(&broker, "kafka_consumergroup_max_lag_seconds{consumergroup=\"billing\"}")?));
+    let (fine, said) = cli(&broker, &["lag"])?;
+    ensure!(fine && said.contains("38m"), "{said}");
+    Ok(())
+}
+
+/// Its last commit is a day old, and it was that before a restart too. What came since lies there unread.
+#[test]
+fn a_group_that_stopped_yesterday_is_a_day_behind() -> Result<()> {
+    let clock = Clock::ago(DAY)?;
+    let mut broker = start_by(&clock)?;
+    Client::Python.create(&broker.bootstrap(), "orders", 1)?;
+    Client::Python.produce(&broker.bootstrap(), "orders", Codec::None, &records(0, 30, DAY_MS))?;
+    kcat_reads(&broker, "orders", "nightly", 20)?;
+    kcat_reads(&broker, "orders", "done", 30)?;
+    group_until(&broker, "nightly", "it has stopped", |g| g["state"] == "Empty" && g["lag"] == 10)?;
+    clock.set_ago(DAY / 24)?;
+    Client::Python.produce(&broker.bootstrap(), "orders", Codec::None, &records(0, 5, DAY_MS / 24))?;
+    clock.set_ago(Duration::ZERO)?;
+    for restarted in [false, true] {
+        if restarted {
+            broker.stop()?;
+            broker.restart()?;
+        }
+        let stopped = group_until(&broker, "nightly", "it is behind", |g| g["lag"] == 15 && g["pending_partitions"] == 0)?;
+        let at = partition(&stopped, 0);
+        for (what, seconds) in
+            [("behind", &stopped["lag_seconds"]), ("commit", &at["commit_age_seconds"]), ("stalled", &at["stalled_seconds"])]
+        {
+            ensure!(seconds.as_f64().is_some_and(|seconds| (86_300.0..86_700.0).contains(&seconds)), "{what}, {restarted}: {stopped}");
+        }
+        ensure!(
+            stopped["members"] == 0 && at["reading"] == "idle" && at["stuck"] == false && stopped["stuck_partitions"] == 0,
+            "{stopped}"
+        );
+        // It had read all there was; what came an hour ago it has not.
+        let done = group_until(&broker, "done", "it is behind", |g| g["lag"] == 5 && g["pending_partitions"] == 0)?;
+        ensure!(done["lag_seconds"].as_f64().is_some_and(|seconds| (3_500.0..3_900.0).contains(&seconds)), "{restarted}: {done}");
+        let age = metric(&broker, "kafka_consumergroup_commit_age_seconds{consumergroup=\"nightly\",topic=\"orders\",partition=\"0\"}")?;
+        ensure!((86_300.0..86_700.0).contains(&age), "{age}");
+        let (fine, said) = cli(&broker, &["lag", "--max-behind", "12h"])?;
+        ensure!(!fine && said.trim_end().ends_with("behind by more than 12h00m: nightly (1d00h)"), "{said}");
+    }
+    Ok(())
 }
 
 /// Old records came a moment ago: by arrival the group is seconds behind, whatever their timestamps say; where arrivals aren't known, as in a
@@ -156,7 +202,13 @@ fn one_stuck_member(client: Client) -> Result<()> {
     let behind = group_until(&broker, "billing", "one partition is stuck", |g| {
         partition(g, stuck)["lag"] == 10 && partition(g, 1 - stuck)["lag"] == 0
     })?;
-    ensure!(partition(&behind, stuck)["reading"] == "committing" && behind["lag"] == 10 && behind["max_lag"] == 10, "{behind}");
+    ensure!(
+        partition(&behind, stuck)["reading"] == "committing"
+            && partition(&behind, stuck)["stuck"] == false
+            && behind["lag"] == 10
+            && behind["max_lag"] == 10,
+        "{behind}"
+    );
     ensure!(partition(&behind, stuck)["member_id"] != partition(&behind, 1 - stuck)["member_id"], "{behind}");
 
     let healed =
@@ -312,6 +364,8 @@ fn records_can_be_read() -> Result<()> {
         headers: vec![("trace".to_owned(), Some(b"7".to_vec()))],
     });
     Client::Python.produce(&broker.bootstrap(), "orders", Codec::Gzip, &sent)?;
+    let none = http::get(broker.http().context("HTTP is on")?, "/api/topics/orders/partitions/0/records?from=0&limit=0")?;
+    ensure!(none.status == 400 && none.body.contains("1 or more"), "a page that never goes on: {none:?}");
     let page = json(&broker, "/api/topics/orders/partitions/0/records?limit=2")?;
     ensure!(page["end"] == 3 && page["next"] == 3 && page["previous"] == 0 && page["truncated"] == false, "{page}");
     let shown: Vec<_> =
@@ -321,5 +375,78 @@ fn records_can_be_read() -> Result<()> {
     let record = &first["records"][0];
     ensure!(record["value"]["format"] == "json" && record["value"]["text"] == "{\"id\":1}" && record["key"]["text"] == "k", "{first}");
     ensure!(record["headers"][0]["key"] == "trace" && record["timestamp_ms"] == 1_700_000_000_000_i64 && first["next"] == 1, "{first}");
+    Ok(())
+}
+
+/// Both partitions have records to read; five minutes later their owner, which is there and well, has taken a step in one of them.
+#[test]
+fn a_partition_whose_owner_takes_no_step_for_five_minutes_is_stuck() -> Result<()> {
+    let clock = Clock::ago(DAY)?;
+    let broker = start_by(&clock)?;
+    let mut client = broker.connect()?;
+    ensure!(create(&mut client, "orders", 2, &[])? == 0);
+    Client::Python.produce(&broker.bootstrap(), "orders", Codec::None, &[records(0, 10, DAY_MS), records(1, 10, DAY_MS)].concat())?;
+    let seat = Seat::take(broker.kafka(), "billing", "worker", &[("orders".to_owned(), 2)])?;
+    seat.wait_for(2)?;
+    seat.commit("orders", 0, 5)?;
+    seat.commit("orders", 1, 5)?;
+    group_until(&broker, "billing", "both are behind", |g| g["lag"] == 10 && g["stuck_partitions"] == 0 && g["pending_partitions"] == 0)?;
+    clock.set_ago(DAY - Duration::from_secs(310))?;
+    seat.commit("orders", 0, 8)?;
+    // The same once more is no step.
+    seat.commit("orders", 1, 5)?;
+    let stuck = group_until(&broker, "billing", "one is stuck", |g| g["stuck_partitions"] == 1 && g["pending_partitions"] == 0)?;
+    ensure!(partition(&stuck, 1)["stuck"] == true && partition(&stuck, 0)["stuck"] == false, "{stuck}");
+    ensure!(partition(&stuck, 1)["stalled_seconds"].as_f64().is_some_and(|seconds| seconds >= 300.0), "{stuck}");
+    ensure!(metric(&broker, "kafka_consumergroup_stuck_partitions{consumergroup=\"billing\"}")? == 1.0);
+    let (fine, said) = cli(&broker, &["lag", "billing"])?;
+    ensure!(fine && said.contains("committing, stuck"), "{said}");
+    seat.commit("orders", 1, 10)?;
+    group_until(&broker, "billing", "it goes on", |g| g["stuck_partitions"] == 0 && g["lag"] == 2)?;
+    seat.leave()
+}
+
+/// `--watch` looks again and again and tells what has changed; it ends well when nobody reads it any more, and with 1 when a group is further
+/// behind than it may be.
+#[test]
+fn watching_tells_what_changes_and_ends_when_it_is_too_much() -> Result<()> {
+    let clock = Clock::ago(DAY)?;
+    let broker = start_by(&clock)?;
+    Client::Python.create(&broker.bootstrap(), "orders", 1)?;
+    Client::Python.produce(&broker.bootstrap(), "orders", Codec::None, &records(0, 10, DAY_MS))?;
+    kcat_reads(&broker, "orders", "billing", 4)?;
+    group_until(&broker, "billing", "six are left", |g| g["lag"] == 6 && g["pending_partitions"] == 0)?;
+    let url = format!("http://{}", broker.http().context("HTTP is on")?);
+    let watch = |more: &[&str]| {
+        let mut command = Command::new(tools::highwater()?);
+        command.args(["lag", "--watch", "--url", &url]).args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().context("start highwater lag")
+    };
+    let mut unread = watch(&[])?;
+    let mut lines = BufReader::new(unread.stdout.take().context("it is piped")?).lines();
+    let mut wait_for = |lag: &str| -> Result<()> {
+        loop {
+            let line = lines.next().context("it ended")??;
+            // Group, state, members, lag.
+            if line.split_whitespace().nth(3) == Some(lag) {
+                return Ok(());
+            }
+        }
+    };
+    wait_for("6")?;
+    Client::Python.produce(&broker.bootstrap(), "orders", Codec::None, &records(0, 7, DAY_MS))?;
+    wait_for("13")?;
+    drop(lines);
+    ensure!(unread.wait()?.success(), "a pipe that is closed is no failure");
+
+    let mut judged = watch(&["--max-behind", "30m"])?;
+    let mut lines = BufReader::new(judged.stdout.take().context("it is piped")?).lines();
+    ensure!(lines.next().context("it ended")??.starts_with("GROUP"));
+    clock.set_ago(DAY - Duration::from_secs(38 * 60))?;
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    ensure!(rest.last().is_some_and(|line| line.contains("38m")), "{rest:?}");
+    let output = judged.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && said.contains("behind by more than 30m00s: billing (38m"), "{output:?}");
     Ok(())
 }
