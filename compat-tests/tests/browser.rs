@@ -1,5 +1,5 @@
 //! The console in a real Chromium, against the real binary with groups to show: `clients/browser/console.mjs` has what is looked at.
-//! Screenshots lie in `.tools/shots`; with `HIGHWATER_UPDATE_PICTURES=1` the two of README are written to `docs/`.
+//! Screenshots lie in `.tools/shots`. README's pictures are made by `pictures.rs`.
 #![allow(clippy::disallowed_methods, reason = "it waits for programs")]
 
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use compat_tests::batch::{Batch, Record};
 use compat_tests::process::run;
-use compat_tests::seat::{Seat, commit_alone};
+use compat_tests::seat::{Seat, commit_alone, commit_many};
 use compat_tests::steady::{create, produce};
 use compat_tests::wire::Client;
 use compat_tests::{Broker, tools};
@@ -53,7 +53,8 @@ fn send(client: &mut Client, nth: usize) -> Result<()> {
 #[test]
 fn the_console_shows_what_is_behind() -> Result<()> {
     let options = [("group.initial.rebalance.delay.ms", "0")];
-    let (broker, bare) = (Broker::start_with(&options)?, Broker::start_with(&options)?);
+    let (broker, bare, crowded) = (Broker::start_with(&options)?, Broker::start_with(&options)?, Broker::start_with(&options)?);
+    crowd(&crowded)?;
     let mut client = broker.connect()?;
     ensure!(create(&mut client, TOPIC, PARTITIONS, &[("retention.ms", "604800000")])? == 0);
     ensure!(create(&mut client, "profiles", 1, &[("cleanup.policy", "compact")])? == 0);
@@ -67,7 +68,10 @@ fn the_console_shows_what_is_behind() -> Result<()> {
     keeps_up.wait_for(6)?;
     send(&mut client, 0)?;
     commit_alone(&mut client, "nightly-report", &[(TOPIC, 0, 0)])?;
-    commit_alone(&mut client, &hostile(), &[(TOPIC, 1, 0)])?;
+    for name in [&hostile(), ".", ".."] {
+        commit_alone(&mut client, name, &[(TOPIC, 1, 0)])?;
+    }
+    commit_alone(&mut client, "reset-topic", &[(TOPIC, 1, 1_000_000_000)])?;
 
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = Arc::clone(&stop);
@@ -92,28 +96,32 @@ fn the_console_shows_what_is_behind() -> Result<()> {
         }
         Ok(())
     });
-    let looked = look(&broker, &bare);
+    let looked = look(&broker, &bare, &crowded);
     stop.store(true, Ordering::Relaxed);
     traffic.join().map_err(|_| anyhow::anyhow!("the traffic panicked"))??;
     looked
 }
 
-fn look(broker: &Broker, bare: &Broker) -> Result<()> {
+/// So many groups, each a little less behind than the one before.
+const CROWD: i64 = 5_000;
+
+fn crowd(broker: &Broker) -> Result<()> {
+    let mut client = broker.connect()?;
+    ensure!(create(&mut client, TOPIC, 1, &[])? == 0);
+    let batch = Batch::of(0, &(0..CROWD as usize).map(record).collect::<Vec<_>>());
+    client.ask(9, &produce(TOPIC, 0, batch.encode()))?;
+    commit_many(&mut client, (0..CROWD).map(|nth| (format!("group-{nth:04}"), TOPIC, 0, nth)))
+}
+
+fn look(broker: &Broker, bare: &Broker, crowded: &Broker) -> Result<()> {
     let shots = tools::home().join(".tools/shots");
     fs::create_dir_all(&shots)?;
     let base = |broker: &Broker| -> Result<String> { Ok(format!("http://{}", broker.http().context("HTTP is on")?)) };
     let mut command = Command::new("node");
     command.env("NODE_PATH", tools::installed("browser/node_modules")?).arg(tools::home().join("clients/browser/console.mjs"));
-    command.args([&base(broker)?, &base(bare)?, "billing", TOPIC, &hostile()]).arg(&shots);
+    command.args([&base(broker)?, &base(bare)?, &base(crowded)?, "billing", TOPIC, &hostile()]).arg(&shots);
     let output = run(&mut command, &[], WAIT)?;
     let facts = String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.starts_with("ok: ")).count();
     ensure!(facts > 80, "only {facts} facts were found to be so");
-    if std::env::var_os("HIGHWATER_UPDATE_PICTURES").is_some() {
-        let docs = tools::home().join("../docs");
-        fs::create_dir_all(&docs)?;
-        for (shot, picture) in [("wide-overview", "console.png"), ("dark-group", "console-group.png")] {
-            fs::copy(shots.join(format!("{shot}.png")), docs.join(picture))?;
-        }
-    }
     Ok(())
 }

@@ -1,5 +1,5 @@
-// The console's tests: `console.mjs BASE EMPTY GROUP TOPIC HOSTILE SHOTS` looks at every page of the broker at BASE as a user does, on a wide
-// screen and on a phone, by light and in the dark, and at the first page of one at EMPTY that has no groups. It prints a line a fact and
+// The console's tests: `console.mjs BASE EMPTY CROWDED GROUP TOPIC HOSTILE SHOTS` looks at every page of the broker at BASE as a user does, on a wide
+// screen and on a phone, by light and in the dark, and at the first page of one at EMPTY that has no groups and one at CROWDED that has 5,000. It prints a line a fact and
 // ends with 1 at the first that is not so. Screenshots go to the folder SHOTS.
 
 import { createRequire } from "node:module";
@@ -7,7 +7,7 @@ import path from "node:path";
 
 const require = createRequire(path.join(process.env.NODE_PATH, "x.js"));
 const { chromium } = require("playwright-core");
-const [base, empty, group, topic, hostile, shots] = process.argv.slice(2);
+const [base, empty, crowded, group, topic, hostile, shots] = process.argv.slice(2);
 
 const FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync";
 const PATIENCE_MS = 30000;
@@ -41,7 +41,7 @@ async function open(options) {
   page.on("pageerror", (error) => troubles.push(`${page.url()}: ${error.stack}`));
   page.on("dialog", (dialog) => troubles.push(`a dialog: ${dialog.message()}`));
   page.on("request", (request) => {
-    if (![base, empty].includes(new URL(request.url()).origin)) troubles.push(`a request to ${request.url()}`);
+    if (![base, empty, crowded].includes(new URL(request.url()).origin)) troubles.push(`a request to ${request.url()}`);
   });
   return page;
 }
@@ -132,6 +132,64 @@ async function inert() {
   await page.context().close();
 }
 
+/** Names that an address takes for folders. */
+async function folders() {
+  const page = await open({ viewport: { width: 1240, height: 860 } });
+  for (const name of [".", ".."]) {
+    await page.goto(`${base}/#/`);
+    await page.getByRole("link", { name, exact: true }).click();
+    await page.waitForFunction((words) => document.querySelector("h1")?.textContent === words && document.querySelector("main table"), name);
+    ensure(true, `the group “${name}” has its page`);
+    await page.reload();
+    await page.waitForFunction((words) => document.querySelector("h1")?.textContent === words && document.querySelector("main table"), name);
+    ensure(true, `and is found there again after a reload`);
+  }
+  await page.context().close();
+}
+
+async function beyond() {
+  const page = await open({ viewport: { width: 1240, height: 860 } });
+  await visit(page, ["", "What is behind"]);
+  const row = page.locator("tbody tr").filter({ hasText: "reset-topic" });
+  ensure((await row.textContent()).includes("beyond the end") && !(await row.textContent()).includes("keeps up"), "a commit beyond the end is not healthy");
+  await row.getByRole("link").click();
+  await page.waitForFunction(() => document.querySelector("h1")?.textContent === "reset-topic");
+  await page.locator("tbody tr").filter({ hasText: "beyond the end" }).waitFor();
+  ensure(true, "and its partition says so");
+  await page.context().close();
+}
+
+/** Thousands of groups: the page stays small and quick, and each group is found by its name. */
+async function crowd() {
+  const page = await open({ viewport: { width: 1240, height: 860 } });
+  await visit(page, PAGES.overview, crowded);
+  const rows = () => page.locator("table tbody tr").count();
+  const lead = await page.locator(".lead").textContent();
+  ensure(/of 5,000 groups/.test(lead), `all groups are counted: ${lead}`);
+  ensure((await rows()) === 100 && (await page.locator(".more").textContent()).includes("The worst 100 of 5,000 groups"), "the worst hundred are shown");
+  await page.getByRole("button", { name: "Show more" }).click();
+  await page.waitForFunction(() => document.querySelectorAll("table tbody tr").length === 200);
+  ensure(true, "and more on request");
+  for (let shown = 200; shown < 800; shown *= 2) {
+    await page.getByRole("button", { name: "Show more" }).click();
+    await page.waitForFunction((wanted) => document.querySelectorAll("table tbody tr").length === wanted, shown * 2);
+  }
+  ensure((await page.getByRole("button", { name: "Show more" }).count()) === 0, "but never all of them");
+  const drawn = await page.evaluate(() => document.querySelectorAll("*").length);
+  ensure(drawn < 30000, `the page has ${drawn} elements`);
+  await page.getByLabel("Find").fill("GROUP-4987");
+  await page.waitForFunction(() => document.querySelectorAll("table tbody tr").length === 1);
+  ensure((await page.locator("tbody tr th").textContent()).includes("group-4987"), "the one that is least behind is found by its name");
+  ensure(/of 5,000 groups/.test(await page.locator(".lead").textContent()), "looking for one leaves the count of all as it is");
+  await page.getByLabel("Find").fill("nobody");
+  await page.getByText("No group has “nobody” in its name.").waitFor();
+  await page.getByLabel("Find").fill("group-12");
+  await page.waitForFunction(() => document.querySelectorAll("table tbody tr").length === 100);
+  ensure(true, "what is found is shown a hundred or more at a time");
+  await page.screenshot({ path: path.join(shots, "wide-crowd.png") });
+  await page.context().close();
+}
+
 async function nothingYet() {
   const page = await open({ viewport: { width: 1240, height: 860 } });
   await visit(page, PAGES.overview, empty);
@@ -156,6 +214,9 @@ try {
   await updates();
   await keyboard();
   await inert();
+  await folders();
+  await beyond();
+  await crowd();
   await nothingYet();
 } catch (error) {
   console.error(error.message, troubles.slice(0, 5).join("\n"));
