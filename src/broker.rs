@@ -226,6 +226,7 @@ fn consumer_settings(config: &ServerConfig) -> group::Settings {
     group::Settings {
         group_consumer_session_timeout_ms: defaults.session_timeout_ms,
         group_consumer_heartbeat_interval_ms: defaults.heartbeat_interval_ms,
+        group_consumer_assignment_interval_ms: defaults.assignment_interval_ms,
         group_consumer_max_size: consumer.max_size,
         group_consumer_assignors: Assignors { default, other: assignors.next() },
         group_consumer_migration_policy: policy.unwrap_or_default(),
@@ -390,8 +391,8 @@ async fn serve_http(
 fn run_groups(context: &Context, stop: &watch::Sender<bool>, clockwork: &mut JoinSet<()>) {
     let groups = &context.groups;
     // Told first of what there is, so that the groups' members are not taken to read topics that aren't.
-    groups.learn(&context.image());
-    clockwork.spawn(groups.clone().run_learning(context.cluster.images(), stop.subscribe()));
+    groups.learn(&|| context.image());
+    clockwork.spawn(groups.clone().run_learning(context.cluster.clone(), stop.subscribe()));
     let loading = groups.clone();
     clockwork.spawn_blocking(move || loading.load());
     let (timers, stopping) = (groups.clone(), stop.subscribe());

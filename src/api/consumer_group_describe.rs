@@ -80,7 +80,7 @@ fn respond_member(member: &ConsumerDescribedMember, version: i16) -> Member {
         .with_client_id(wire(&member.client_id))
         .with_client_host(wire(&member.client_host))
         .with_subscribed_topic_names(member.subscribed_topic_names.iter().map(|topic| TopicName(wire(topic))).collect())
-        .with_subscribed_topic_regex(wire_optional(member.subscribed_topic_regex.as_ref()).filter(|regex| !regex.is_empty()))
+        .with_subscribed_topic_regex(Some(member.subscribed_topic_regex.as_deref().map_or_else(Default::default, text)))
         .with_assignment(assignment(&member.assignment))
         .with_target_assignment(assignment(&member.target_assignment))
         .with_member_type(if version >= 1 { kind } else { -1 })

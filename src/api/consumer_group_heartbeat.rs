@@ -58,6 +58,9 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     }
     let mut heartbeat = command(&asked, &request);
     let group = heartbeat.group.clone();
+    if heartbeat.member_epoch == Epoch::JOIN {
+        context.groups.catch_up(&group, &|| context.image());
+    }
     let waiting = context.groups.decide_held(&group, |groups, now, ticket| {
         heartbeat.ticket = ticket;
         groups.decide_consumer_heartbeat(now, &heartbeat)

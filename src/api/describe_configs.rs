@@ -180,7 +180,14 @@ mod tests {
     fn a_group_has_configs_whether_it_is_there_or_not() {
         let told = ask(4, GROUP, "g", None);
         let all: Vec<_> = told.configs.iter().map(|one| (&*one.name, one.value.as_deref(), one.config_source)).collect();
-        assert_eq!(all, [("consumer.session.timeout.ms", Some("45000"), 5), ("consumer.heartbeat.interval.ms", Some("5000"), 5)]);
+        assert_eq!(
+            all,
+            [
+                ("consumer.session.timeout.ms", Some("45000"), 5),
+                ("consumer.heartbeat.interval.ms", Some("5000"), 5),
+                ("consumer.assignment.interval.ms", Some("1000"), 5),
+            ]
+        );
     }
 
     #[test]

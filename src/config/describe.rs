@@ -77,13 +77,13 @@ impl ServerConfig {
         Described { key, value: overridden.or_else(default), source, read_only: false, synonyms }
     }
 
-    /// Every config of a group with these overrides. Only an override is told as a synonym, as in Kafka.
+    /// Every config of a group with these overrides.
     pub fn describe_group(&self, overrides: Option<&BTreeMap<String, String>>) -> Vec<Described> {
         let describe = |group: &group_keys::GroupKey| {
             let key = group.key;
             let overridden = overrides.and_then(|all| all.get(key.name)).and_then(|text| key.check(text).ok()).map(|value| value.text());
-            let synonym = |value: &String| Synonym { name: key.name, value: Some(value.clone()), source: Source::Group };
-            let synonyms: Vec<_> = overridden.iter().map(synonym).collect();
+            let own = overridden.iter().map(|value| Synonym { name: key.name, value: Some(value.clone()), source: Source::Group });
+            let synonyms: Vec<_> = own.chain(self.synonyms(group.default)).collect();
             let default = || self.group_consumer.defaults.get(key.name).map(|value| value.to_string());
             Described { key, value: overridden.or_else(default), source: source_of(&synonyms), read_only: false, synonyms }
         };

@@ -77,6 +77,31 @@ pub(super) const SERVER_KEYS: &[Key] = &[
         "The most members that a consumer group takes; group.max.size is for classic groups.",
     ),
     Key::new(
+        "group.consumer.assignment.interval.ms",
+        Int,
+        Some("1000"),
+        AtLeast(0),
+        Medium,
+        "How long after a consumer group's assignment was computed the next one is, at the least (KIP-1263). Partitions that would have no owner \
+         meanwhile don't wait for it.",
+    ),
+    Key::new(
+        "group.consumer.min.assignment.interval.ms",
+        Int,
+        Some("0"),
+        AtLeast(0),
+        Medium,
+        "The shortest consumer.assignment.interval.ms that a group may be given.",
+    ),
+    Key::new(
+        "group.consumer.max.assignment.interval.ms",
+        Int,
+        Some("15000"),
+        AtLeast(0),
+        Medium,
+        "The longest consumer.assignment.interval.ms that a group may be given.",
+    ),
+    Key::new(
         "group.consumer.assignors",
         List,
         Some("uniform,range"),
@@ -139,6 +164,19 @@ pub static GROUP_KEYS: &[GroupKey] = &[
         min: "group.consumer.min.heartbeat.interval.ms",
         max: "group.consumer.max.heartbeat.interval.ms",
     },
+    GroupKey {
+        key: Key::new(
+            "consumer.assignment.interval.ms",
+            Int,
+            Some("1000"),
+            AtLeast(0),
+            Medium,
+            "How long after the group's assignment was computed the next one is, at the least.",
+        ),
+        default: "group.consumer.assignment.interval.ms",
+        min: "group.consumer.min.assignment.interval.ms",
+        max: "group.consumer.max.assignment.interval.ms",
+    },
 ];
 
 /// The key of this name.
@@ -166,6 +204,7 @@ pub enum InvalidGroupConfig {
 pub struct GroupConfig {
     pub session_timeout_ms: i32,
     pub heartbeat_interval_ms: i32,
+    pub assignment_interval_ms: i32,
 }
 
 /// What groups get where they override nothing, and within which bounds they may.
@@ -236,6 +275,7 @@ impl GroupDefaults {
         GroupConfig {
             session_timeout_ms: value("consumer.session.timeout.ms"),
             heartbeat_interval_ms: value("consumer.heartbeat.interval.ms"),
+            assignment_interval_ms: value("consumer.assignment.interval.ms"),
         }
     }
 }
@@ -265,9 +305,16 @@ mod tests {
     #[test]
     fn a_groups_configs_lie_within_the_servers_bounds() {
         assert_eq!(defaults().check(), Ok(()));
-        assert_eq!(resolve(&[]), Ok(GroupConfig { session_timeout_ms: 45_000, heartbeat_interval_ms: 5_000 }));
-        let own = resolve(&[("consumer.session.timeout.ms", "50000"), ("consumer.heartbeat.interval.ms", "15000")]);
-        assert_eq!(own, Ok(GroupConfig { session_timeout_ms: 50_000, heartbeat_interval_ms: 15_000 }));
+        assert_eq!(
+            resolve(&[]),
+            Ok(GroupConfig { session_timeout_ms: 45_000, heartbeat_interval_ms: 5_000, assignment_interval_ms: 1_000 })
+        );
+        let own = resolve(&[
+            ("consumer.session.timeout.ms", "50000"),
+            ("consumer.heartbeat.interval.ms", "15000"),
+            ("consumer.assignment.interval.ms", "0"),
+        ]);
+        assert_eq!(own, Ok(GroupConfig { session_timeout_ms: 50_000, heartbeat_interval_ms: 15_000, assignment_interval_ms: 0 }));
         let why = |name, value| resolve(&[(name, value)]).unwrap_err();
         assert_eq!(
             why("consumer.session.timeout.ms", "0"),

@@ -58,6 +58,8 @@ pub struct GroupCoordinator {
     shards: Shards<Groups>,
     /// The metadata as groups were last told of it.
     image: Arc<ArcSwapOption<Image>>,
+    /// What all shards have been told of.
+    told: ArcSwapOption<Image>,
     tickets: AtomicU64,
     /// Deleted topics whose offsets could not be forgotten yet, and when they were deleted.
     gone: Mutex<Vec<(TopicName, Millis)>>,
@@ -90,7 +92,8 @@ impl GroupCoordinator {
             seen.load_full().iter().for_each(|image| Known::of(image, &defaults, index, count).tell(groups));
         };
         let shards = Shards::new(plan(&settings), settings.groups, logs, clock, Box::new(|_, _| ())).telling(Box::new(tell));
-        Self { settings, shards, image, tickets: AtomicU64::new(1), gone: Mutex::default(), strays: AtomicBool::new(true) }
+        let (tickets, told) = (AtomicU64::new(1), ArcSwapOption::empty());
+        Self { settings, shards, image, told, tickets, gone: Mutex::default(), strays: AtomicBool::new(true) }
     }
 
     pub fn settings(&self) -> &CoordinatorSettings {
@@ -154,15 +157,15 @@ impl GroupCoordinator {
         self.shards.of(group)?.decide_later(now, ticket, |groups| decide(groups, now, ticket).into(), failed)
     }
 
-    /// The metadata is this now: groups whose topics have changed hear of it, one after the other, so that none keeps the others waiting.
-    /// Blocks on the disk.
-    pub fn learn(&self, image: &Arc<Image>) {
+    /// The metadata has changed: groups whose topics have hear of it, one after the other, so that none keeps the others waiting. `current`
+    /// gives the metadata as it is. Blocks on the disk.
+    pub fn learn(&self, current: &impl Fn() -> Arc<Image>) {
+        let image = current();
         // Seen by the shards that load from now on; the others are told below.
         self.image.store(Some(image.clone()));
         for shard in self.shards.all() {
-            let known = Known::of(image, &self.settings.group_defaults, shard.index(), self.shards.count());
             let told = shard.tell(|groups| {
-                known.tell(groups);
+                self.show(current, shard.index(), groups);
                 groups.iter().filter(|(_, group)| group.consumer().is_some()).map(|(id, _)| id.clone()).collect::<Vec<_>>()
             });
             for id in told.unwrap_or_default() {
@@ -173,15 +176,34 @@ impl GroupCoordinator {
                 }
             }
         }
+        self.told.store(Some(image));
+    }
+
+    /// Tells the shard of a group of the metadata, if that has changed since all were told: a member that joins is to find the topics that
+    /// there are, and its group need not change again as soon as they are heard of.
+    pub fn catch_up(&self, group: &str, current: &impl Fn() -> Arc<Image>) {
+        if self.told.load().as_ref().is_some_and(|told| Arc::ptr_eq(told, &current())) {
+            return;
+        }
+        if let Ok(shard) = self.shards.of(group) {
+            let _ = shard.tell(|groups| self.show(current, shard.index(), groups));
+        }
+    }
+
+    /// The metadata is looked at while the shard is held: who holds it later never shows it something older.
+    fn show(&self, current: &impl Fn() -> Arc<Image>, index: usize, groups: &mut Groups) {
+        Known::of(&current(), &self.settings.group_defaults, index, self.shards.count()).tell(groups);
     }
 
     /// Tells the groups of changes of the metadata until the broker stops.
-    pub async fn run_learning(self: Arc<Self>, mut images: watch::Receiver<Arc<Image>>, mut stopping: watch::Receiver<bool>) {
+    pub async fn run_learning(self: Arc<Self>, cluster: Arc<Cluster>, mut stopping: watch::Receiver<bool>) {
         /// Changes come in bursts, and each is a look at every group.
         const BETWEEN: Duration = Duration::from_millis(50);
+        let mut images = cluster.images();
         loop {
-            let (this, image) = (self.clone(), images.borrow_and_update().clone());
-            if let Err(error) = tokio::task::spawn_blocking(move || this.learn(&image)).await {
+            images.mark_unchanged();
+            let (this, cluster) = (self.clone(), cluster.clone());
+            if let Err(error) = tokio::task::spawn_blocking(move || this.learn(&|| cluster.image())).await {
                 tracing::error!(%error, "telling groups of a change of the metadata failed");
             }
             tokio::time::sleep(BETWEEN).await;

@@ -64,6 +64,6 @@ fn settings_of(defaults: &GroupDefaults, overrides: &BTreeMap<String, String>) -
     GroupSettings {
         consumer_session_timeout_ms: Some(config.session_timeout_ms),
         consumer_heartbeat_interval_ms: Some(config.heartbeat_interval_ms),
-        ..GroupSettings::default()
+        consumer_assignment_interval_ms: Some(config.assignment_interval_ms),
     }
 }

@@ -78,6 +78,7 @@ pub struct ConsumerDescribedMember {
     pub client_host: Arc<str>,
     pub subscribed_topic_names: Vec<Arc<str>>,
     pub subscribed_topic_regex: Option<Arc<str>>,
+    /// What it was told to let go of is in it until it has.
     pub assignment: Vec<DescribedTopic>,
     pub target_assignment: Vec<DescribedTopic>,
     /// Version 1 and later: which protocol it speaks.
@@ -131,7 +132,7 @@ impl Groups {
             client_host: member.metadata.client_host.clone(),
             subscribed_topic_names: member.metadata.subscribed_topic_names.iter().cloned().collect(),
             subscribed_topic_regex: member.metadata.subscribed_topic_regex.clone(),
-            assignment: topics(&mut member.assigned.iter().map(|(id, owned)| (*id, owned.keys().copied().collect()))),
+            assignment: topics(&mut member.holds().into_iter().map(|(id, held)| (id, held.into_iter().collect()))),
             target_assignment: topics(
                 &mut consumer.target(&member.id).into_iter().flatten().map(|(id, set)| (*id, set.iter().copied().collect())),
             ),

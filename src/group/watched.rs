@@ -73,9 +73,9 @@ impl Groups {
             },
             Protocol::Consumer(consumer) => {
                 let names = consumer.subscribed().into_iter().filter_map(|name| TopicName::new(name).ok());
-                let owned = |assigned: &super::consumer::Owned| {
-                    let there = assigned.iter().filter_map(|(id, owned)| Some((self.topics().by_id(*id)?.name, owned)));
-                    there.map(|(name, owned)| (name, owned.keys().copied().collect())).collect()
+                let owned = |held: super::consumer::Partitions| {
+                    let there = held.into_iter().filter_map(|(id, held)| Some((self.topics().by_id(id)?.name, held)));
+                    there.map(|(name, held)| (name, held.into_iter().collect())).collect()
                 };
                 Watched {
                     kind: Kind::Consumer,
@@ -91,7 +91,7 @@ impl Groups {
                             instance_id: member.metadata.instance_id.clone(),
                             client_id: member.metadata.client_id.clone(),
                             client_host: member.metadata.client_host.clone(),
-                            given: Given::Partitions(owned(&member.assigned)),
+                            given: Given::Partitions(owned(member.holds())),
                         })
                         .collect(),
                     subscribed: Some(Arc::new(names.collect())),

@@ -154,7 +154,7 @@ async fn is_there(answer: &mut Pin<Box<dyn Future<Output = Result<Reply, Refusal
 async fn an_answer_without_news_is_held_back_until_there_is_some_or_somebody_waits_behind_it() {
     let served = served().await;
     served.context.cluster.create_topics(&[NewTopic { partitions: 2, ..NewTopic::with_defaults("two") }], false).remove(0).unwrap();
-    served.context.groups.learn(&served.context.image());
+    served.context.groups.learn(&|| served.context.image());
     let join = |member: &str| join(member).with_subscribed_topic_names(Some(vec![topic("two")]));
     let first = ask(&served, 1, &join("first")).await;
     assert_eq!(partitions(&first), Some(vec![0, 1]));
@@ -189,7 +189,7 @@ async fn a_groups_own_configs_count() {
     let served = served().await;
     let change = ConfigChange::Replace(vec![("consumer.heartbeat.interval.ms".to_owned(), "7000".to_owned())]);
     served.context.cluster.alter_groups(&[GroupChange { group: "g".to_owned(), change }], false).remove(0).unwrap();
-    served.context.groups.learn(&served.context.image());
+    served.context.groups.learn(&|| served.context.image());
     let joined = ask(&served, 1, &join("m")).await;
     let left = ask(&served, 1, &beat("m", -1)).await;
     assert_eq!((joined.error_code, left.error_code), (0, 0));

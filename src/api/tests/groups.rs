@@ -212,7 +212,7 @@ impl Served {
         let groups = Arc::new(GroupCoordinator::new(settings, logs.clone(), clock.clone()));
         let (stop, stopping) = watch::channel(false);
         let mut timers = tokio::task::JoinSet::new();
-        groups.learn(&cluster.image());
+        groups.learn(&|| cluster.image());
         let (timed, until) = (groups.clone(), stopping.clone());
         timers.spawn(async move { timed.run_timers(until).await });
         let (transactions, markers) = crate::broker::transactions::build(&config.transactions, 2, &cluster, &logs, &groups, &clock);

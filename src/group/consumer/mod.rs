@@ -242,6 +242,15 @@ impl ConsumerMember {
         self.state == MemberState::Stable && self.epoch == target
     }
 
+    /// All that it may still read: what it has, and what it was told to let go of and has not yet.
+    pub(in crate::group) fn holds(&self) -> Partitions {
+        let mut held = draft::partitions_of(&self.assigned);
+        for (topic, partitions) in draft::partitions_of(&self.pending_revocation) {
+            held.entry(topic).or_default().extend(partitions);
+        }
+        held
+    }
+
     /// What is kept of it besides its metadata.
     pub(super) fn current(&self) -> CurrentAssignment {
         CurrentAssignment {

@@ -82,9 +82,10 @@ fn count(counts: &mut BTreeMap<Arc<str>, usize>, name: &Arc<str>, more: bool) {
 }
 
 impl Consumer {
-    /// One that has just begun: there is nothing yet that the topics could differ from.
+    /// One that has just begun: there is nothing yet that the topics could differ from. Its first member raises the epoch to 2, as in Kafka since
+    /// assignments may wait (KIP-1263): a member that waits for the first has to have an epoch, which 0 is not.
     pub(super) fn new(topics_seen: u64) -> Self {
-        Self { memory: Memory { topics_seen, ..Memory::default() }, ..Self::default() }
+        Self { epoch: Epoch(1), memory: Memory { topics_seen, ..Memory::default() }, ..Self::default() }
     }
 
     pub fn epoch(&self) -> Epoch {

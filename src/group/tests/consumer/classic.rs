@@ -157,7 +157,7 @@ fn an_empty_group_changes_its_protocol_at_any_time() {
     let mut kip = Kip::with(4, Settings { group_consumer_migration_policy: MigrationPolicy::Disabled, ..Settings::default() });
     let c = classic_group(&mut kip);
     kip.leave(&[(&c.member_id, None)]);
-    assert_eq!(kip.ok(joining("n")), (1, Some(vec![0, 1, 2, 3])));
+    assert_eq!(kip.ok(joining("n")), (2, Some(vec![0, 1, 2, 3])));
     kip.check_replay();
     kip.ok(beat("n", -1));
     assert_eq!(kip.join_now(classic_join("c", [])).generation, Generation(1));
@@ -265,12 +265,12 @@ fn a_static_member_changes_protocol_with_its_partitions() {
     let mut kip = Kip::new(4);
     kip.ok(static_joining("n", "i"));
     let c = kip.join_now(Join { instance_id: Some("i".into()), ..classic_join("c", []) });
-    assert_eq!((c.error, c.generation), (ErrorCode::None, Generation(1)));
+    assert_eq!((c.error, c.generation), (ErrorCode::None, Generation(2)));
     // It was the only one: the group is a classic one again, and there was no rebalance.
     assert_eq!(kip.state(), State::Stable);
     let from = Identity { instance_id: Some("i".into()), ..kip.identity(&c) };
     let ticket = kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments: BTreeMap::new(), ticket: Ticket(0) });
     assert_eq!(assigned(&kip.synced(ticket).assignment), [0, 1, 2, 3]);
-    assert_eq!(kip.ok(static_joining("n2", "i")), (1, Some(vec![0, 1, 2, 3])), "and back");
+    assert_eq!(kip.ok(static_joining("n2", "i")), (2, Some(vec![0, 1, 2, 3])), "and back");
     kip.check_replay();
 }

@@ -5,21 +5,21 @@ use super::*;
 #[test]
 fn the_first_member_gets_all_and_the_epoch_goes_on_with_each_change() {
     let mut kip = Kip::new(6);
-    assert_eq!(kip.ok(joining("a")), (1, Some(vec![0, 1, 2, 3, 4, 5])));
-    assert_eq!(kip.ok(beat("a", 1)), (1, None), "nothing new");
+    assert_eq!(kip.ok(joining("a")), (2, Some(vec![0, 1, 2, 3, 4, 5])));
+    assert_eq!(kip.ok(beat("a", 2)), (2, None), "nothing new");
     assert_eq!(kip.consumer().state(), ConsumerState::Stable);
     // Another joins: it gets what the first lets go, once it has.
-    assert_eq!(kip.ok(joining("b")), (2, Some(vec![])));
+    assert_eq!(kip.ok(joining("b")), (3, Some(vec![])));
     assert_eq!(kip.consumer().state(), ConsumerState::Reconciling);
-    assert_eq!(kip.ok(beat("a", 1)), (1, Some(vec![0, 1, 2])), "told to let go, in its old epoch");
-    assert_eq!(kip.ok(beat("b", 2)), (2, None), "not before");
-    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..3)), ..beat("a", 1) }), (2, None));
-    assert_eq!(kip.ok(beat("b", 2)), (2, Some(vec![3, 4, 5])));
+    assert_eq!(kip.ok(beat("a", 2)), (2, Some(vec![0, 1, 2])), "told to let go, in its old epoch");
+    assert_eq!(kip.ok(beat("b", 3)), (3, None), "not before");
+    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..3)), ..beat("a", 2) }), (3, None));
+    assert_eq!(kip.ok(beat("b", 3)), (3, Some(vec![3, 4, 5])));
     assert_eq!(kip.consumer().state(), ConsumerState::Stable);
     kip.check_replay();
     // One leaves: the other gets its partitions.
     assert_eq!(kip.ok(beat("a", -1)), (-1, None));
-    assert_eq!(kip.ok(beat("b", 2)), (3, Some(vec![0, 1, 2, 3, 4, 5])));
+    assert_eq!(kip.ok(beat("b", 3)), (4, Some(vec![0, 1, 2, 3, 4, 5])));
     assert_eq!(kip.ok(beat("b", -1)), (-1, None));
     assert_eq!(kip.consumer().state(), ConsumerState::Empty);
     kip.check_replay();
@@ -30,7 +30,7 @@ fn a_join_of_version_0_is_given_an_id() {
     let mut kip = Kip::new(1);
     let answer = kip.heartbeat_now(Heartbeat { requires_member_id: false, ..joining("") });
     assert_eq!(answer.member_id.as_deref(), Some("made-1"));
-    assert_eq!(kip.ok(beat("made-1", 1)), (1, None));
+    assert_eq!(kip.ok(beat("made-1", 2)), (2, None));
     assert_eq!(kip.refused(joining("")), ErrorCode::InvalidRequest);
 }
 
@@ -38,9 +38,9 @@ fn a_join_of_version_0_is_given_an_id() {
 fn a_full_heartbeat_and_a_second_join_are_told_the_whole_assignment() {
     let mut kip = Kip::new(2);
     kip.ok(joining("a"));
-    let full = Heartbeat { member_epoch: Epoch(1), owned: Some(of_t(0..2)), ..joining("a") };
-    assert_eq!(kip.ok(full), (1, Some(vec![0, 1])));
-    assert_eq!(kip.ok(joining("a")), (1, Some(vec![0, 1])));
+    let full = Heartbeat { member_epoch: Epoch(2), owned: Some(of_t(0..2)), ..joining("a") };
+    assert_eq!(kip.ok(full), (2, Some(vec![0, 1])));
+    assert_eq!(kip.ok(joining("a")), (2, Some(vec![0, 1])));
 }
 
 #[test]
@@ -48,14 +48,14 @@ fn changed_subscriptions_and_assignors_raise_the_epoch() {
     let mut kip = Kip::new(2);
     kip.learn(&[("t", 2), ("u", 3)]);
     kip.ok(joining("a"));
-    let both = Heartbeat { subscribed_topic_names: Some(["t", "u"].map(Into::into).into()), ..beat("a", 1) };
-    assert_eq!(kip.ok(both.clone()), (2, Some(vec![0, 1, 0, 1, 2])));
-    assert_eq!(kip.ok(Heartbeat { member_epoch: Epoch(2), ..both }), (2, None), "the same again");
-    assert_eq!(kip.ok(Heartbeat { server_assignor: Some("range".into()), ..beat("a", 2) }), (3, None));
+    let both = Heartbeat { subscribed_topic_names: Some(["t", "u"].map(Into::into).into()), ..beat("a", 2) };
+    assert_eq!(kip.ok(both.clone()), (3, Some(vec![0, 1, 0, 1, 2])));
+    assert_eq!(kip.ok(Heartbeat { member_epoch: Epoch(3), ..both }), (3, None), "the same again");
+    assert_eq!(kip.ok(Heartbeat { server_assignor: Some("range".into()), ..beat("a", 3) }), (4, None));
     assert_eq!(kip.groups.describe_consumer("g").unwrap().assignor, "range");
     // What is no longer subscribed to is to be let go at once.
-    let only_u = Heartbeat { subscribed_topic_names: Some(["u".into()].into()), ..beat("a", 3) };
-    assert_eq!(kip.ok(only_u), (3, Some(vec![0, 1, 2])));
+    let only_u = Heartbeat { subscribed_topic_names: Some(["u".into()].into()), ..beat("a", 4) };
+    assert_eq!(kip.ok(only_u), (4, Some(vec![0, 1, 2])));
     assert_eq!(kip.member("a").state, MemberState::UnrevokedPartitions);
     kip.check_replay();
 }
@@ -64,17 +64,17 @@ fn changed_subscriptions_and_assignors_raise_the_epoch() {
 fn topics_that_come_grow_and_go_are_noticed() {
     let mut kip = Kip::new(2);
     let both = Heartbeat { subscribed_topic_names: Some(["t", "u"].map(Into::into).into()), ..joining("a") };
-    assert_eq!(kip.ok(both), (1, Some(vec![0, 1])));
+    assert_eq!(kip.ok(both), (2, Some(vec![0, 1])));
     kip.learn(&[("t", 3)]);
-    assert_eq!(kip.ok(beat("a", 1)), (2, Some(vec![0, 1, 2])));
+    assert_eq!(kip.ok(beat("a", 2)), (3, Some(vec![0, 1, 2])));
     kip.learn(&[("t", 3), ("x", 9)]);
-    assert_eq!(kip.ok(beat("a", 2)), (2, None), "not subscribed to");
+    assert_eq!(kip.ok(beat("a", 3)), (3, None), "not subscribed to");
     kip.learn(&[("t", 3), ("u", 1)]);
-    assert_eq!(kip.ok(beat("a", 2)).0, 3);
+    assert_eq!(kip.ok(beat("a", 3)).0, 4);
     kip.learn(&[("u", 1)]);
-    assert_eq!(kip.ok(beat("a", 3)), (3, Some(vec![0])));
+    assert_eq!(kip.ok(beat("a", 4)), (4, Some(vec![0])));
     let u = Partitions::from([(id_of("u"), [PartitionIndex(0)].into())]);
-    assert_eq!(kip.ok(Heartbeat { owned: Some(u), ..beat("a", 3) }), (4, None));
+    assert_eq!(kip.ok(Heartbeat { owned: Some(u), ..beat("a", 4) }), (5, None));
     kip.check_replay();
 }
 
@@ -82,10 +82,10 @@ fn topics_that_come_grow_and_go_are_noticed() {
 fn more_members_than_partitions_idle_and_take_over_at_once() {
     let mut kip = Kip::new(1);
     kip.ok(joining("a"));
-    assert_eq!(kip.ok(joining("b")), (2, Some(vec![])));
-    assert_eq!(kip.ok(beat("a", 1)), (2, None), "it keeps what it has");
+    assert_eq!(kip.ok(joining("b")), (3, Some(vec![])));
+    assert_eq!(kip.ok(beat("a", 2)), (3, None), "it keeps what it has");
     kip.ok(beat("a", -1));
-    assert_eq!(kip.ok(beat("b", 2)), (3, Some(vec![0])));
+    assert_eq!(kip.ok(beat("b", 3)), (4, Some(vec![0])));
 }
 
 #[test]
@@ -94,11 +94,11 @@ fn whoever_is_not_heard_of_for_its_session_timeout_is_out() {
     kip.ok(joining("a"));
     kip.ok(joining("b"));
     kip.sleep(44_999);
-    kip.ok(beat("b", 2));
+    kip.ok(beat("b", 3));
     kip.sleep(1);
     assert_eq!(kip.consumer().members().map(|m| &*m.id).collect::<Vec<_>>(), ["b"]);
-    assert_eq!(kip.ok(beat("b", 2)), (3, Some(vec![0, 1])));
-    assert_eq!(kip.refused(beat("a", 1)), ErrorCode::UnknownMemberId);
+    assert_eq!(kip.ok(beat("b", 3)), (4, Some(vec![0, 1])));
+    assert_eq!(kip.refused(beat("a", 2)), ErrorCode::UnknownMemberId);
     kip.check_replay();
 }
 
@@ -124,16 +124,16 @@ fn a_group_has_settings_of_its_own() {
 fn the_target_is_computed_once_an_interval_but_orphans_do_not_wait() {
     let mut kip = Kip::with(6, Settings::default());
     kip.ok(joining("a"));
-    assert_eq!(kip.ok(joining("b")), (1, Some(vec![])), "the target is of the epoch before");
+    assert_eq!(kip.ok(joining("b")), (2, Some(vec![])), "the target is of the epoch before");
     assert_eq!(kip.consumer().state(), ConsumerState::Assigning);
     kip.sleep(999);
-    assert_eq!(kip.ok(beat("a", 1)), (1, None));
+    assert_eq!(kip.ok(beat("a", 2)), (2, None));
     kip.sleep(1);
-    assert_eq!(kip.ok(beat("a", 1)), (1, Some(vec![0, 1, 2])));
-    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..3)), ..beat("a", 1) }), (2, None));
-    assert_eq!(kip.ok(beat("b", 1)), (2, Some(vec![3, 4, 5])));
+    assert_eq!(kip.ok(beat("a", 2)), (2, Some(vec![0, 1, 2])));
+    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..3)), ..beat("a", 2) }), (3, None));
+    assert_eq!(kip.ok(beat("b", 2)), (3, Some(vec![3, 4, 5])));
     kip.ok(beat("a", -1));
-    assert_eq!(kip.ok(beat("b", 2)), (3, Some(vec![0, 1, 2, 3, 4, 5])), "what nobody has is given at once");
+    assert_eq!(kip.ok(beat("b", 3)), (4, Some(vec![0, 1, 2, 3, 4, 5])), "what nobody has is given at once");
     kip.check_replay();
 }
 
@@ -150,12 +150,12 @@ fn after_a_restart_members_go_on() {
     let mut kip = Kip::new(4);
     kip.ok(joining("a"));
     kip.ok(joining("b"));
-    kip.ok(beat("a", 1));
+    kip.ok(beat("a", 2));
     kip.restart();
     kip.learn(&[("t", 4)]);
-    assert_eq!(kip.ok(beat("b", 2)), (2, None));
-    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 1) }), (2, None));
-    assert_eq!(kip.ok(beat("b", 2)), (2, Some(vec![2, 3])));
+    assert_eq!(kip.ok(beat("b", 3)), (3, None));
+    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 2) }), (3, None));
+    assert_eq!(kip.ok(beat("b", 3)), (3, Some(vec![2, 3])));
     kip.restart();
     kip.sleep(45_000);
     assert_eq!(kip.consumer().state(), ConsumerState::Empty);

@@ -7,10 +7,10 @@ fn one_that_joins_again_after_it_lost_all_frees_what_it_had() {
     let mut kip = Kip::new(4);
     kip.ok(joining("a"));
     kip.ok(joining("b"));
-    kip.ok(beat("a", 1));
+    kip.ok(beat("a", 2));
     // It was fenced, or its process began anew: it has nothing.
-    assert_eq!(kip.ok(joining("a")), (2, Some(vec![0, 1])));
-    assert_eq!(kip.ok(beat("b", 2)), (2, Some(vec![2, 3])));
+    assert_eq!(kip.ok(joining("a")), (3, Some(vec![0, 1])));
+    assert_eq!(kip.ok(beat("b", 3)), (3, Some(vec![2, 3])));
     kip.check_replay();
 }
 
@@ -20,14 +20,14 @@ fn a_partition_that_goes_back_and_forth_is_with_one_at_a_time() {
     kip.ok(joining("a"));
     kip.ok(joining("b"));
     // a is told to let go of 2, and b leaves before a did.
-    assert_eq!(kip.ok(beat("a", 1)), (1, Some(vec![0, 1])));
+    assert_eq!(kip.ok(beat("a", 2)), (2, Some(vec![0, 1])));
     kip.ok(beat("b", -1));
     // It may own 2 again, but only after it said that it let it go.
-    assert_eq!(kip.ok(beat("a", 1)), (1, None));
-    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..3)), ..beat("a", 1) }), (1, None));
-    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 1) }), (3, Some(vec![0, 1, 2])));
-    assert_eq!(kip.member("a").assigned[&id_of("t")][&PartitionIndex(2)], Epoch(3), "with the epoch at which it got it");
-    assert_eq!(kip.member("a").assigned[&id_of("t")][&PartitionIndex(0)], Epoch(1));
+    assert_eq!(kip.ok(beat("a", 2)), (2, None));
+    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..3)), ..beat("a", 2) }), (2, None));
+    assert_eq!(kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 2) }), (4, Some(vec![0, 1, 2])));
+    assert_eq!(kip.member("a").assigned[&id_of("t")][&PartitionIndex(2)], Epoch(4), "with the epoch at which it got it");
+    assert_eq!(kip.member("a").assigned[&id_of("t")][&PartitionIndex(0)], Epoch(2));
     kip.check_replay();
 }
 
@@ -37,11 +37,11 @@ fn the_story_tells_how_long_each_partition_had_no_owner() {
     kip.ok(joining("a"));
     kip.sleep(1_000);
     kip.ok(joining("b"));
-    kip.ok(beat("a", 1));
+    kip.ok(beat("a", 2));
     kip.sleep(300);
-    kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 1) });
+    kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 2) });
     kip.sleep(200);
-    kip.ok(beat("b", 2));
+    kip.ok(beat("b", 3));
     let of_last = |kip: &Kip| {
         let last = kip.groups.get("g").unwrap().story().rebalances().last().unwrap().clone();
         (last.unowned.iter().map(|(p, ms)| (p.partition.0, *ms)).collect::<Vec<_>>(), last.unowned_ms)
@@ -50,7 +50,7 @@ fn the_story_tells_how_long_each_partition_had_no_owner() {
     kip.ok(beat("a", -1));
     assert_eq!(kip.groups.get("g").unwrap().story().without_owner().len(), 2);
     kip.sleep(70);
-    kip.ok(beat("b", 2));
+    kip.ok(beat("b", 3));
     assert_eq!(of_last(&kip), (vec![(0, 70), (1, 70)], 140));
     let story = kip.groups.get("g").unwrap().story();
     assert_eq!(story.unowned_ms(kip.now.wall), 1_140);
@@ -65,11 +65,11 @@ fn a_partition_whose_owner_leaves_and_whose_next_one_waits_has_no_gap() {
     let mut kip = Kip::new(4);
     kip.ok(joining("a"));
     kip.ok(joining("b"));
-    kip.ok(beat("a", 1));
-    kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 1) });
-    kip.ok(beat("b", 2));
+    kip.ok(beat("a", 2));
+    kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 2) });
+    kip.ok(beat("b", 3));
     kip.sleep(1_000);
-    kip.send(Heartbeat { hold_ms: 5_000, ..beat("b", 2) });
+    kip.send(Heartbeat { hold_ms: 5_000, ..beat("b", 3) });
     kip.ok(beat("a", -1));
     let last = kip.groups.get("g").unwrap().story().rebalances().last().unwrap().clone();
     assert_eq!((last.unowned_ms, last.ended.map(|(_, end)| end)), (0, Some(End::Stable)));
@@ -80,11 +80,11 @@ fn the_story_tells_why_who_and_how_it_ended() {
     let mut kip = Kip::new(4);
     kip.ok(joining("a"));
     kip.ok(joining("b"));
-    kip.ok(beat("a", 1));
-    kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 1) });
-    kip.ok(beat("b", 2));
+    kip.ok(beat("a", 2));
+    kip.ok(Heartbeat { owned: Some(of_t(0..2)), ..beat("a", 2) });
+    kip.ok(beat("b", 3));
     kip.ok(beat("a", -1));
-    kip.ok(beat("b", 2));
+    kip.ok(beat("b", 3));
     kip.ok(beat("b", -1));
     let story: Vec<_> = kip.groups.get("g").unwrap().story().rebalances().cloned().collect();
     let told: Vec<_> =
@@ -92,7 +92,7 @@ fn the_story_tells_why_who_and_how_it_ended() {
     use End::*;
     assert_eq!(
         told,
-        [(0, 0, Some(1), Some(Stable)), (1, 1, Some(2), Some(Stable)), (2, 2, Some(3), Some(Stable)), (3, 1, None, Some(Empty))]
+        [(1, 0, Some(2), Some(Stable)), (2, 1, Some(3), Some(Stable)), (3, 2, Some(4), Some(Stable)), (4, 1, None, Some(Empty))]
     );
     assert!(matches!(&story[1].cause, Cause::Joined { who, .. } if &*who.member == "b"));
     assert!(matches!(&story[2].cause, Cause::Left { members } if &*members[0].0.member == "a"));

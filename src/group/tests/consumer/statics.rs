@@ -10,10 +10,10 @@ fn two() -> Kip {
     let mut kip = Kip::new(4);
     kip.ok(static_joining("a", "i"));
     kip.ok(static_joining("b", "j"));
-    let of_a = |owned| Heartbeat { instance_id: Some("i".into()), owned, ..beat("a", 1) };
+    let of_a = |owned| Heartbeat { instance_id: Some("i".into()), owned, ..beat("a", 2) };
     kip.ok(of_a(None));
-    assert_eq!(kip.ok(of_a(Some(of_t(0..2)))).0, 2);
-    assert_eq!(kip.ok(Heartbeat { instance_id: Some("j".into()), ..beat("b", 2) }), (2, Some(vec![2, 3])));
+    assert_eq!(kip.ok(of_a(Some(of_t(0..2)))).0, 3);
+    assert_eq!(kip.ok(Heartbeat { instance_id: Some("j".into()), ..beat("b", 3) }), (3, Some(vec![2, 3])));
     kip
 }
 
@@ -21,12 +21,12 @@ fn two() -> Kip {
 fn one_that_comes_back_has_what_it_had_and_nobody_else_notices() {
     let mut kip = two();
     assert_eq!(kip.ok(away("a", "i")), (-2, None));
-    assert_eq!(kip.ok(beat("b", 2)), (2, None));
+    assert_eq!(kip.ok(beat("b", 3)), (3, None));
     kip.sleep(44_000);
-    kip.ok(beat("b", 2));
-    assert_eq!(kip.ok(static_joining("a2", "i")), (2, Some(vec![0, 1])));
-    assert_eq!(kip.ok(beat("b", 2)), (2, None));
-    assert_eq!(kip.consumer().epoch(), Epoch(2), "no rebalance");
+    kip.ok(beat("b", 3));
+    assert_eq!(kip.ok(static_joining("a2", "i")), (3, Some(vec![0, 1])));
+    assert_eq!(kip.ok(beat("b", 3)), (3, None));
+    assert_eq!(kip.consumer().epoch(), Epoch(3), "no rebalance");
     kip.check_replay();
 }
 
@@ -35,9 +35,9 @@ fn one_that_stays_away_is_out() {
     let mut kip = two();
     kip.ok(away("a", "i"));
     kip.sleep(40_000);
-    kip.ok(beat("b", 2));
+    kip.ok(beat("b", 3));
     kip.sleep(5_000);
-    assert_eq!(kip.ok(beat("b", 2)), (3, Some(vec![0, 1, 2, 3])));
+    assert_eq!(kip.ok(beat("b", 3)), (4, Some(vec![0, 1, 2, 3])));
     kip.check_replay();
 }
 
@@ -50,16 +50,16 @@ fn a_name_in_use_is_not_given_away_and_the_old_holder_is_fenced() {
     assert_eq!(kip.log.len(), log);
     kip.ok(away("a", "i"));
     kip.ok(static_joining("a2", "i"));
-    assert_eq!(kip.refused(Heartbeat { instance_id: Some("i".into()), ..beat("a", 2) }), ErrorCode::FencedInstanceId);
+    assert_eq!(kip.refused(Heartbeat { instance_id: Some("i".into()), ..beat("a", 3) }), ErrorCode::FencedInstanceId);
     assert_eq!(kip.refused(away("a", "i")), ErrorCode::FencedInstanceId);
-    assert_eq!(kip.refused(Heartbeat { instance_id: Some("none".into()), ..beat("b", 2) }), ErrorCode::UnknownMemberId);
+    assert_eq!(kip.refused(Heartbeat { instance_id: Some("none".into()), ..beat("b", 3) }), ErrorCode::UnknownMemberId);
 }
 
 #[test]
 fn one_may_leave_for_good() {
     let mut kip = two();
     kip.ok(Heartbeat { instance_id: Some("i".into()), ..beat("a", -1) });
-    assert_eq!(kip.ok(beat("b", 2)), (3, Some(vec![0, 1, 2, 3])));
+    assert_eq!(kip.ok(beat("b", 3)), (4, Some(vec![0, 1, 2, 3])));
 }
 
 #[test]
@@ -67,10 +67,10 @@ fn what_it_was_to_let_go_is_free_when_it_goes_away() {
     let mut kip = Kip::new(4);
     kip.ok(static_joining("a", "i"));
     kip.ok(joining("b"));
-    kip.ok(Heartbeat { instance_id: Some("i".into()), ..beat("a", 1) });
+    kip.ok(Heartbeat { instance_id: Some("i".into()), ..beat("a", 2) });
     kip.ok(away("a", "i"));
-    assert_eq!(kip.ok(beat("b", 2)), (2, Some(vec![2, 3])));
-    assert_eq!(kip.ok(static_joining("a2", "i")), (2, Some(vec![0, 1])));
+    assert_eq!(kip.ok(beat("b", 3)), (3, Some(vec![2, 3])));
+    assert_eq!(kip.ok(static_joining("a2", "i")), (3, Some(vec![0, 1])));
     kip.check_replay();
 }
 
@@ -80,6 +80,6 @@ fn one_that_comes_back_with_another_subscription_raises_the_epoch() {
     kip.learn(&[("t", 4), ("u", 2)]);
     kip.ok(away("a", "i"));
     let both = Heartbeat { subscribed_topic_names: Some(["t", "u"].map(Into::into).into()), ..static_joining("a2", "i") };
-    assert_eq!(kip.ok(both).0, 3);
+    assert_eq!(kip.ok(both).0, 4);
     kip.check_replay();
 }
