@@ -12,6 +12,7 @@
 //! - [`prometheus`] is Debian's Prometheus and its promtool, as the judges of metrics, dashboards and alerts.
 //! - [`shop`] is an hour in a minute, with something to see in it.
 //! - [`dump_log`] is Apache Kafka's tool as the judge of data directories.
+//! - [`toolbox`] keeps Apache Kafka's tools at hand, for tests that say a lot to them.
 //! - [`corpus`] has the records that clients send, and compares what came back.
 //!
 //! It knows nothing of the broker's inside: it depends on no code of the library, and everything it starts ends with it, even when the
@@ -41,6 +42,7 @@ pub mod seat;
 pub mod shop;
 pub mod steady;
 pub mod target;
+pub mod toolbox;
 pub mod tools;
 pub mod transactional;
 pub mod wire;

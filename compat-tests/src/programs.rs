@@ -108,6 +108,14 @@ pub fn log_dirs(args: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
+/// `Tools.java`: see [`crate::toolbox`].
+///
+/// # Errors
+/// If the jars aren't installed.
+pub fn toolbox() -> Result<Command> {
+    java_source("Tools.java")
+}
+
 /// A JVM that compiles a source file of `programs/` and runs it.
 fn java_source(file: &str) -> Result<Command> {
     let jars = tools::installed("java/jars")?;

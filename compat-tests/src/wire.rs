@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use kafka_protocol::messages::RequestHeader;
+use kafka_protocol::messages::{ApiVersionsRequest, RequestHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
 /// The longest that an answer may take.
@@ -57,6 +57,21 @@ impl Client {
         self.receive::<R>(version)
     }
 
+    /// [`Client::ask_or_closed`] with another request right behind this one, so that nothing is a reason for the broker to hold an answer back.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn ask_with_another_behind<R: Request>(&mut self, version: i16, request: &R) -> Result<Option<R::Response>> {
+        self.send(version, request)?;
+        let correlation_id = self.correlation_id;
+        self.send(0, &ApiVersionsRequest::default())?;
+        let answer = self.receive_answer::<R>(version, correlation_id)?;
+        if answer.is_some() {
+            self.receive::<ApiVersionsRequest>(0)?;
+        }
+        Ok(answer)
+    }
+
     /// Sends without reading an answer, as for a pipeline, or for Produce with acks 0.
     ///
     /// # Errors
@@ -93,10 +108,14 @@ impl Client {
     /// # Errors
     /// If nothing comes in [`WAIT`], or the answer isn't one, or bytes are left over.
     pub fn receive<R: Request>(&mut self, version: i16) -> Result<Option<R::Response>> {
+        self.receive_answer::<R>(version, self.correlation_id)
+    }
+
+    fn receive_answer<R: Request>(&mut self, version: i16, expected: i32) -> Result<Option<R::Response>> {
         let Some(mut frame) = self.receive_frame()? else { return Ok(None) };
         ensure!(frame.len() >= 4, "an answer of {} bytes", frame.len());
         let correlation_id = frame.get_i32();
-        ensure!(correlation_id == self.correlation_id, "the answer is to {correlation_id}, not to {}", self.correlation_id);
+        ensure!(correlation_id == expected, "the answer is to {correlation_id}, not to {expected}");
         if R::Response::header_version(version) >= 1 {
             skip_tagged_fields(&mut frame)?;
         }

@@ -13,20 +13,20 @@ use crate::side::{Side, compare};
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 /// `AlterConfigOp.OpType`.
-const SET: i8 = 0;
-const DELETE: i8 = 1;
-const APPEND: i8 = 2;
-const SUBTRACT: i8 = 3;
+pub const SET: i8 = 0;
+pub const DELETE: i8 = 1;
+pub const APPEND: i8 = 2;
+pub const SUBTRACT: i8 = 3;
 
-type Op<'a> = (&'a str, i8, Option<&'a str>);
+pub type Op<'a> = (&'a str, i8, Option<&'a str>);
 
-fn resource(kind: i8, name: &str, ops: &[Op<'_>]) -> AlterConfigsResource {
+pub fn resource(kind: i8, name: &str, ops: &[Op<'_>]) -> AlterConfigsResource {
     let config =
         |(key, op, value): &Op<'_>| AlterableConfig::default().with_name(text(key)).with_config_operation(*op).with_value(value.map(text));
     AlterConfigsResource::default().with_resource_type(kind).with_resource_name(text(name)).with_configs(ops.iter().map(config).collect())
 }
 
-fn change(resources: Vec<AlterConfigsResource>) -> IncrementalAlterConfigsRequest {
+pub fn change(resources: Vec<AlterConfigsResource>) -> IncrementalAlterConfigsRequest {
     IncrementalAlterConfigsRequest::default().with_resources(resources)
 }
 

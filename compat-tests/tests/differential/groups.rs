@@ -20,12 +20,12 @@ use kafka_protocol::protocol::StrBytes;
 use crate::requests::{text, topic_name};
 use crate::side::{Side, compare};
 
-fn gid(name: &str) -> GroupId {
+pub fn gid(name: &str) -> GroupId {
     GroupId(text(name))
 }
 
 /// Waits until the group, and those of its name and a digit, have a coordinator: Kafka first has to make the topic and load it.
-fn coordinated(side: &mut Side, group: &str) -> Result<()> {
+pub fn coordinated(side: &mut Side, group: &str) -> Result<()> {
     let all: Vec<GroupId> = (0..10).map(|nth| gid(&format!("{group}-{nth}"))).chain([gid(group), gid("diff-nobody"), gid("")]).collect();
     side.wait_for("groups have a coordinator", |side| {
         let found = side.ask(4, &FindCoordinatorRequest::default().with_coordinator_keys(vec![text(group)]))?;
@@ -39,7 +39,7 @@ fn consumer_metadata() -> Bytes {
     Bytes::from_static(b"\0\0\0\0\0\x01\0\x05topic\xff\xff\xff\xff")
 }
 
-fn join(version: i16, group: &str, member: &str, instance: Option<&str>) -> JoinGroupRequest {
+pub fn join(version: i16, group: &str, member: &str, instance: Option<&str>) -> JoinGroupRequest {
     let protocol = |name| JoinGroupRequestProtocol::default().with_name(text(name)).with_metadata(consumer_metadata());
     JoinGroupRequest::default()
         .with_group_id(gid(group))
@@ -52,7 +52,7 @@ fn join(version: i16, group: &str, member: &str, instance: Option<&str>) -> Join
         .with_reason((version >= 8).then(|| text("why")))
 }
 
-fn sync(version: i16, group: &str, member: &str, generation: i32) -> SyncGroupRequest {
+pub fn sync(version: i16, group: &str, member: &str, generation: i32) -> SyncGroupRequest {
     let assignment = SyncGroupRequestAssignment::default().with_member_id(text(member)).with_assignment(Bytes::from_static(b"\0\0all"));
     SyncGroupRequest::default()
         .with_group_id(gid(group))
@@ -63,11 +63,11 @@ fn sync(version: i16, group: &str, member: &str, generation: i32) -> SyncGroupRe
         .with_assignments(vec![assignment])
 }
 
-fn heartbeat(group: &str, member: &str, generation: i32) -> HeartbeatRequest {
+pub fn heartbeat(group: &str, member: &str, generation: i32) -> HeartbeatRequest {
     HeartbeatRequest::default().with_group_id(gid(group)).with_member_id(text(member)).with_generation_id(generation)
 }
 
-fn leave(version: i16, group: &str, members: &[(&str, Option<&str>)]) -> LeaveGroupRequest {
+pub fn leave(version: i16, group: &str, members: &[(&str, Option<&str>)]) -> LeaveGroupRequest {
     let request = LeaveGroupRequest::default().with_group_id(gid(group));
     if version < 3 {
         return request.with_member_id(text(members.first().map_or("", |(id, _)| id)));
@@ -118,7 +118,7 @@ fn fetch(version: i16, group: &str, topic: Option<&str>) -> OffsetFetchRequest {
 }
 
 /// Joins until it is a member; its id and generation.
-fn member(side: &mut Side, version: i16, group: &str, instance: Option<&str>) -> Result<(StrBytes, i32)> {
+pub fn member(side: &mut Side, version: i16, group: &str, instance: Option<&str>) -> Result<(StrBytes, i32)> {
     let mut joined = side.answer("join", version, &join(version, group, "", instance))?;
     if joined.error_code == 79 {
         joined = side.answer("join with the id", version, &join(version, group, &joined.member_id, instance))?;
@@ -126,7 +126,7 @@ fn member(side: &mut Side, version: i16, group: &str, instance: Option<&str>) ->
     Ok((joined.member_id, joined.generation_id))
 }
 
-fn describe(side: &mut Side, version: i16, group: &str) -> Result<Option<DescribedGroup>> {
+pub fn describe(side: &mut Side, version: i16, group: &str) -> Result<Option<DescribedGroup>> {
     let request = DescribeGroupsRequest::default().with_groups(vec![gid(group)]).with_include_authorized_operations(version >= 3);
     Ok(side.answer("describe", version, &request)?.groups.into_iter().next())
 }
@@ -187,7 +187,7 @@ fn a_groups_life_in_every_version() {
 }
 
 /// Lists, and leaves out other scripts' groups.
-fn list(side: &mut Side, version: i16, group: &str, states: &[&str], types: &[&str]) -> Result<()> {
+pub fn list(side: &mut Side, version: i16, group: &str, states: &[&str], types: &[&str]) -> Result<()> {
     let filter = |names: &[&str]| names.iter().map(|name| text(name)).collect();
     let request = ListGroupsRequest::default().with_states_filter(filter(states)).with_types_filter(filter(types));
     side.step_with(format!("list {states:?} {types:?}"), version, &request, |answer| {

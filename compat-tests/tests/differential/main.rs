@@ -8,11 +8,15 @@
 mod alter;
 mod clusters;
 mod configs;
+mod consumer_groups;
 mod fetch;
+mod group_configs;
+mod group_tools;
 mod groups;
 mod log_dirs;
 mod masks;
 mod metadata;
+mod migration;
 mod offsets;
 mod partitions;
 mod produce;

@@ -2,12 +2,12 @@
 
 use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
 use kafka_protocol::messages::{
-    AlterConfigsResponse, ApiKey, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse,
-    DeleteRecordsResponse, DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse,
-    DescribeLogDirsResponse, DescribeTopicPartitionsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse,
-    IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse,
-    ListOffsetsResponse, MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse,
-    ProduceResponse, ProducerId, SyncGroupResponse,
+    AlterConfigsResponse, ApiKey, ApiVersionsResponse, ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse,
+    CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteRecordsResponse, DeleteTopicsResponse,
+    DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, DescribeLogDirsResponse, DescribeTopicPartitionsResponse,
+    FetchResponse, FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse,
+    LeaveGroupResponse, ListConfigResourcesResponse, ListGroupsResponse, ListOffsetsResponse, MetadataResponse, OffsetCommitResponse,
+    OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse, ProducerId, SyncGroupResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
@@ -82,6 +82,9 @@ const OURS: &[(ApiKey, i16)] = &[
     (ApiKey::DescribeTopicPartitions, 0),
     (ApiKey::DeleteGroups, 2),
     (ApiKey::OffsetDelete, 0),
+    (ApiKey::ConsumerGroupHeartbeat, 1),
+    (ApiKey::ConsumerGroupDescribe, 1),
+    (ApiKey::ListConfigResources, 1),
 ];
 
 /// A member's id ends in a random one: only what goes before it counts.
@@ -193,6 +196,62 @@ impl Masked for DeleteGroupsResponse {
     }
 }
 
+/// The interval of heartbeats that both have by default.
+const HEARTBEAT_INTERVAL_MS: i32 = 5_000;
+
+impl Masked for ConsumerGroupHeartbeatResponse {
+    fn mask(&mut self) {
+        mask_message(&mut self.error_message);
+        // An id that the coordinator made is random: a UUID in base64.
+        const MADE: usize = 22;
+        self.member_id = self.member_id.take().map(|id| if id.len() == MADE { StrBytes::from_static_str("id") } else { id });
+        // While a group changes ours asks for heartbeats sooner.
+        if (1..HEARTBEAT_INTERVAL_MS).contains(&self.heartbeat_interval_ms) {
+            self.heartbeat_interval_ms = HEARTBEAT_INTERVAL_MS;
+        }
+        for topic in self.assignment.iter_mut().flat_map(|assignment| &mut assignment.topic_partitions) {
+            mask_id(&mut topic.topic_id);
+            topic.partitions.sort_unstable();
+        }
+        // Kafka's order is that of a hash table.
+        self.assignment.iter_mut().for_each(|assignment| assignment.topic_partitions.sort_by(|a, b| a.partitions.cmp(&b.partitions)));
+    }
+}
+
+impl Masked for ConsumerGroupDescribeResponse {
+    fn mask(&mut self) {
+        // Kafka has those first that it can answer at once.
+        self.groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
+        for group in &mut self.groups {
+            mask_message(&mut group.error_message);
+            for member in &mut group.members {
+                const MADE: usize = 22;
+                if member.member_id.len() == MADE {
+                    member.member_id = StrBytes::from_static_str("id");
+                }
+                mask_member(&mut member.member_id);
+                member.subscribed_topic_names.sort();
+                for assignment in [&mut member.assignment, &mut member.target_assignment] {
+                    for topic in &mut assignment.topic_partitions {
+                        mask_id(&mut topic.topic_id);
+                        topic.partitions.sort_unstable();
+                    }
+                    assignment.topic_partitions.sort_by(|a, b| a.topic_name.cmp(&b.topic_name));
+                }
+            }
+            // Kafka's order is that of a hash table.
+            group.members.sort_by(|a, b| a.member_id.cmp(&b.member_id));
+        }
+    }
+}
+
+impl Masked for ListConfigResourcesResponse {
+    fn mask(&mut self) {
+        // Kafka's order is that of hash tables.
+        self.config_resources.sort_by(|a, b| (a.resource_type, &a.resource_name).cmp(&(b.resource_type, &b.resource_name)));
+    }
+}
+
 impl Masked for MetadataResponse {
     fn mask(&mut self) {
         for broker in &mut self.brokers {
@@ -244,12 +303,20 @@ impl Masked for CreateTopicsResponse {
     }
 }
 
-/// Topic configs of what we don't have: tiered storage, dead letter queues of share groups; and a limit on what a batch unpacks to, which came
-/// with 4.4: ours isn't a topic's to set.
+/// Configs of what we don't have. Of topics: tiered storage, dead letter queues of share groups; and a limit on what a batch unpacks to, which came
+/// with 4.4: ours isn't a topic's to set. Of groups: those that share, those of streams, and in which thread an assignment is computed.
 fn is_kafkas_alone(config: &str) -> bool {
-    ["remote.", "local.retention.", "errors.deadletterqueue.", "max.decompressed.message.bytes"]
-        .iter()
-        .any(|prefix| config.starts_with(prefix))
+    [
+        "remote.",
+        "local.retention.",
+        "errors.deadletterqueue.",
+        "max.decompressed.message.bytes",
+        "share.",
+        "streams.",
+        "consumer.assignor.offload",
+    ]
+    .iter()
+    .any(|prefix| config.starts_with(prefix))
 }
 
 impl Masked for DeleteTopicsResponse {

@@ -3,13 +3,14 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use compat_tests::batch::Batch;
+use compat_tests::toolbox::{Said, Toolbox};
 use compat_tests::wire::Client;
 use compat_tests::{ApacheKafka, Broker, Target};
 use kafka_protocol::messages::metadata_response::MetadataResponsePartition;
@@ -21,11 +22,21 @@ use crate::masks::Masked;
 use crate::requests::{self, Topic};
 
 /// Settings of both: whatever isn't Kafka's default would show in the answers.
-const OPTIONS: &[(&str, &str)] = &[("node.id", "1"), ("log.retention.ms", "-1"), ("group.initial.rebalance.delay.ms", "0")];
+const OPTIONS: &[(&str, &str)] = &[
+    ("node.id", "1"),
+    ("log.retention.ms", "-1"),
+    ("group.initial.rebalance.delay.ms", "0"),
+    // Assignments are computed at once, so that a script hears of them with its next heartbeat.
+    ("group.consumer.assignment.interval.ms", "0"),
+    ("group.consumer.assignor.offload.enable", "false"),
+];
 
 /// How often, at most, and how long apart a topic is looked for that Apache Kafka has said to have made: it answers before it knows it.
 const LOOKS: u32 = 600;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// All scripts' tools: a JVM for each would take longer than what they are asked. (It is never dropped, but ends with this process.)
+static TOOLBOX: Mutex<Option<Toolbox>> = Mutex::new(None);
 
 /// A script's way to one broker.
 pub struct Side {
@@ -93,6 +104,71 @@ impl Side {
         R::Response: Masked + Clone + Debug,
     {
         self.step(label, version, request)?.with_context(|| format!("{label}: the connection is closed"))
+    }
+
+    /// [`Side::step`] for a heartbeat of a consumer group: highwater holds its answer back until there is news or another request comes on
+    /// the connection, so there is one.
+    ///
+    /// # Errors
+    /// As [`Side::step`].
+    pub fn beat<R>(&mut self, label: impl Into<String>, version: i16, request: &R) -> Result<R::Response>
+    where
+        R: Request,
+        R::Response: Masked + Clone + Debug,
+    {
+        let label = format!("v{version} {}", label.into());
+        let answer = self.client.ask_with_another_behind(version, request).with_context(|| label.clone())?;
+        let answer = answer.with_context(|| format!("{label}: the connection is closed"))?;
+        let mut shown = answer.clone();
+        shown.mask();
+        self.note(label, format!("{shown:#?}"));
+        Ok(answer)
+    }
+
+    /// [`Side::beat`] without noting.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub fn quiet_beat<R: Request>(&mut self, version: i16, request: &R) -> Result<R::Response> {
+        self.client.ask_with_another_behind(version, request)?.context("the connection is closed")
+    }
+
+    /// Runs a tool of Apache Kafka against the broker and notes what it said; its stdout.
+    ///
+    /// # Errors
+    /// If it doesn't end.
+    pub fn tool(&mut self, class: &str, args: &[&str]) -> Result<String> {
+        let said = self.unnoted_tool(class, args)?;
+        self.note(args.join(" "), said.lines());
+        Ok(said.stdout)
+    }
+
+    /// [`Side::tool`] where only the lines of stdout that name something are about the script.
+    ///
+    /// # Errors
+    /// As [`Side::tool`].
+    pub fn tool_about(&mut self, class: &str, args: &[&str], name: &str) -> Result<()> {
+        let mut said = self.unnoted_tool(class, args)?;
+        said.stdout = said.stdout.lines().filter(|line| line.contains(name)).map(|line| format!("{line}\n")).collect();
+        self.note(args.join(" "), said.lines());
+        Ok(())
+    }
+
+    /// [`Side::tool`] without noting.
+    ///
+    /// # Errors
+    /// As [`Side::tool`].
+    pub fn unnoted_tool(&mut self, class: &str, args: &[&str]) -> Result<Said> {
+        let mut toolbox = TOOLBOX.lock().unwrap_or_else(PoisonError::into_inner);
+        if toolbox.is_none() {
+            *toolbox = Some(Toolbox::open()?);
+        }
+        toolbox.as_mut().context("it is open")?.run(class, &self.address.to_string(), args)
+    }
+
+    /// Where the broker speaks Kafka.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Asks without noting: for what prepares a step.
