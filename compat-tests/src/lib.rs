@@ -9,6 +9,7 @@
 //! - [`steady`] is a producer that goes on whatever happens, and holds the broker to what it was told.
 //! - [`programs`] are clients with a purpose of their own, [`feed`] feeds one in step with the test; [`md5sums`] is real input.
 //! - [`api`] is what the broker says of itself over HTTP.
+//! - [`streams`] is an application of Kafka Streams.
 //! - [`prometheus`] is Debian's Prometheus and its promtool, as the judges of metrics, dashboards and alerts.
 //! - [`shop`] is an hour in a minute, with something to see in it.
 //! - [`dump_log`] is Apache Kafka's tool as the judge of data directories.
@@ -41,6 +42,7 @@ pub mod prometheus;
 pub mod seat;
 pub mod shop;
 pub mod steady;
+pub mod streams;
 pub mod target;
 pub mod toolbox;
 pub mod tools;
