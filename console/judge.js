@@ -1,6 +1,6 @@
 // What figures mean: whether a group keeps up, and if not, in which way. The words are the same on every page.
 
-import { count, counted, duration, isNumber } from "./format.js";
+import { count, counted, duration, isNumber, plainName } from "./format.js";
 
 /** From here on a group counts as behind; below, records are just on their way. */
 export const BEHIND_SECONDS = 60;
@@ -35,6 +35,7 @@ export function ofGroup(group) {
   if (/rebalanc/i.test(group.state)) tags.push({ level: "warn", word: "rebalancing", why: "partitions are being handed out; nobody reads meanwhile" });
   if (group.lost_records > 0) tags.push({ level: "warn", word: `${count(group.lost_records)} lost`, why: "records that retention deleted before the group had read them" });
   if (group.uncommitted_partitions > 0) tags.push({ level: "warn", word: "reads without committing", why: `${counted(group.uncommitted_partitions, "partition")} are fetched, but no offset was ever committed` });
+  if (group.held_back_partitions > 0) tags.push({ level: "warn", word: "held back", why: `an open transaction holds it back on ${counted(group.held_back_partitions, "partition")}` });
   if (group.abandoned_partitions > 0) tags.push({ level: "", word: `${count(group.abandoned_partitions)} abandoned`, why: "partitions with an old commit that no member subscribes to any more" });
   if (tags.every((tag) => tag.level === "")) tags.unshift({ level: "good", word: group.members === 0 && lag === 0 ? "nothing left" : "keeps up", why: "" });
   return tags;
@@ -49,6 +50,21 @@ const READING = {
   unowned: { level: "warn", word: "no owner", why: "the topic is subscribed, but no member has this partition now" },
 };
 
+/** From here on an open transaction is worth a warning. */
+const OPEN_SECONDS = 300;
+/** From here on it is shown to a group's readers: younger ones are on their way. */
+const HELD_SECONDS = 10;
+
+/** Who has a transaction open: `producer 7 (payments)`. */
+export const whoHolds = (open) => `producer ${open.producer_id}${open.transactional_id === null ? "" : ` (${plainName(open.transactional_id)})`}`;
+
+/** The tag of a partition's oldest open transaction. */
+export function ofTransaction(open) {
+  const hangs = open.ended_by === "nobody";
+  const why = `${whoHolds(open)} since offset ${open.first_offset}: readers of committed records wait for it${hangs ? ", and no coordinator knows of it: kafka-transactions abort ends it" : ""}`;
+  return { level: hangs ? "bad" : open.age_seconds > OPEN_SECONDS ? "warn" : "", word: `transaction ${hangs ? "hangs" : "open"} for ${duration(open.age_seconds)}`, why };
+}
+
 /** Tags of one partition of a group. */
 export function ofPartition(partition) {
   const tags = [];
@@ -59,6 +75,8 @@ export function ofPartition(partition) {
   if (partition.stuck) tags.push({ level: "bad", word: "stuck", why: `records wait, but its owner has taken no step for ${duration(partition.stalled_seconds)}` });
   if (beyond > 0) tags.push({ level: "bad", word: "beyond the end", why: `committed ${counted(beyond, "record")} beyond the end of the log: the log is not the one that was read, and the next fetch starts over` });
   if (partition.lost_records > 0) tags.push({ level: "warn", word: `${count(partition.lost_records)} lost`, why: "deleted by retention before they were read" });
+  const open = partition.open_transaction;
+  if (open && (open.ended_by === "nobody" || open.age_seconds >= HELD_SECONDS)) tags.push(ofTransaction(open));
   return tags;
 }
 

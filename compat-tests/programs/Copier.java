@@ -17,8 +17,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * kafka-clients' exactly once, as a program of the compat tests. {@code copy} reads committed records of a topic, writes each to the same
- * partition of another and commits its offsets in the same transaction, however often its broker dies; {@code read} prints every committed
- * record as PARTITION TAB VALUE up to the end that it found.
+ * partition of another and commits its offsets in the same transaction, however often its broker dies, until it has copied all of a topic
+ * that has so many records; {@code read} prints every committed record as PARTITION TAB VALUE up to the end that it found.
  */
 public final class Copier {
     private static final Duration POLL = Duration.ofMillis(200);
@@ -27,7 +27,7 @@ public final class Copier {
 
     public static void main(String[] args) throws Exception {
         switch (args[0]) {
-            case "copy" -> copy(args[1], args[2], args[3], args[4]);
+            case "copy" -> copy(args[1], args[2], args[3], args[4], Long.parseLong(args[5]));
             case "read" -> read(args[1], args[2]);
             case "hang" -> hang(args[1], args[2], args[3]);
             default -> throw new IllegalArgumentException(args[0]);
@@ -61,7 +61,7 @@ public final class Copier {
         return consumer.partitionsFor(topic).stream().map(p -> new TopicPartition(topic, p.partition())).collect(Collectors.toList());
     }
 
-    private static void copy(String bootstrap, String from, String to, String group) {
+    private static void copy(String bootstrap, String from, String to, String group, long wanted) {
         int copied = 0;
         int begun = 0;
         while (true) {
@@ -76,7 +76,8 @@ public final class Copier {
                     ConsumerRecords<String, String> records = consumer.poll(POLL);
                     if (records.isEmpty()) {
                         ends = consumer.endOffsets(partitions);
-                        if (consumer.assignment().size() == partitions.size()
+                        if (ends.values().stream().mapToLong(Long::longValue).sum() >= wanted
+                                && consumer.assignment().size() == partitions.size()
                                 && ends.entrySet().stream().allMatch(end -> consumer.position(end.getKey()) >= end.getValue())) {
                             System.out.println(copied + " " + begun);
                             return;

@@ -1,13 +1,20 @@
 """librdkafka's exactly once: reads committed records of a topic, writes each to the same partition of another and commits its offsets in
-the same transaction, however often its broker dies. Prints how many records it copied, and how many producers it took.
+the same transaction, however often its broker dies, until it has copied all of a topic that has so many records. Prints how many records
+it copied, and how many producers it took. `hang` begins a transaction, prints its record's offset, and leaves it as a process does that is
+killed.
 
-python copier.py copy BOOTSTRAP FROM TO GROUP
+python copier.py copy BOOTSTRAP FROM TO GROUP RECORDS
+python copier.py hang BOOTSTRAP TOPIC TRANSACTIONAL_ID
 """
 
+import os
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+# Of both clients. By default librdkafka starts over from its bootstrap servers when it has lost every broker; one that does in the middle of a
+# transaction keeps waiting for the group's coordinator that it had before (2.16: the transaction's offsets are never sent).
+COMMON = {"reconnect.backoff.max.ms": 200, "metadata.recovery.strategy": "none"}
 RECORDS_PER_TRANSACTION = 20
 POLL_SECONDS = 0.5
 CALL_SECONDS = 30
@@ -23,18 +30,20 @@ def abortable(producer, call, *args):
                 raise
 
 
-def is_done(consumer, topic, partitions):
+def is_done(consumer, topic, partitions, wanted):
     assigned = consumer.assignment()
     if len(assigned) != partitions:
         return False
+    total = 0
     for place in consumer.position(assigned):
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, place.partition), timeout=CALL_SECONDS)
+        total += high
         if (place.offset if place.offset >= 0 else low) < high:
             return False
-    return True
+    return total >= wanted
 
 
-def attempt(bootstrap, source, target, group):
+def attempt(bootstrap, source, target, group, wanted):
     """Copies until the end, with one consumer and one producer; the number of records."""
     copied = 0
     consumer = Consumer(
@@ -45,10 +54,10 @@ def attempt(bootstrap, source, target, group):
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "session.timeout.ms": 6000,
-            "reconnect.backoff.max.ms": 200,
+            **COMMON,
         }
     )
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group + "-copier", "reconnect.backoff.max.ms": 200})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group + "-copier", **COMMON})
     try:
         abortable(producer, producer.init_transactions, CALL_SECONDS)
         partitions = len(consumer.list_topics(source, timeout=CALL_SECONDS).topics[source].partitions)
@@ -56,7 +65,7 @@ def attempt(bootstrap, source, target, group):
         while True:
             records = [r for r in consumer.consume(RECORDS_PER_TRANSACTION, POLL_SECONDS) if r.error() is None]
             if not records:
-                if is_done(consumer, source, partitions):
+                if is_done(consumer, source, partitions, wanted):
                     return copied
                 continue
             producer.begin_transaction()
@@ -70,12 +79,23 @@ def attempt(bootstrap, source, target, group):
         consumer.close()
 
 
-def main(bootstrap, source, target, group):
+def hang(bootstrap, topic, transactional_id):
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
+    abortable(producer, producer.init_transactions, CALL_SECONDS)
+    producer.begin_transaction()
+    offsets = []
+    producer.produce(topic, partition=0, key="k", value="hangs", on_delivery=lambda error, message: offsets.append(message.offset()))
+    producer.flush(CALL_SECONDS)
+    print(offsets[0], flush=True)
+    os._exit(0)
+
+
+def copy(bootstrap, source, target, group, records):
     begun = 0
     while True:
         begun += 1
         try:
-            print(attempt(bootstrap, source, target, group), begun)
+            print(attempt(bootstrap, source, target, group, int(records)), begun)
             return
         except KafkaException as error:
             # A new producer fences the old one, and goes on where the group is.
@@ -83,4 +103,4 @@ def main(bootstrap, source, target, group):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[2:])
+    {"copy": copy, "hang": hang}[sys.argv[1]](*sys.argv[2:])

@@ -47,15 +47,25 @@ pub enum Copier {
     Java,
     /// confluent-kafka-python, so librdkafka of today.
     Python,
+    /// franz-go.
+    Franz,
 }
 
 impl Copier {
-    /// Copies `from` to `to` as a member of `group`, until the end that it finds.
+    /// Copies `from` to `to` as a member of `group`, until all of `from` is copied and that has so many records.
     ///
     /// # Errors
     /// If the client isn't installed.
-    pub fn copy(self, bootstrap: &str, from: &str, to: &str, group: &str) -> Result<Command> {
-        self.command(&["copy", bootstrap, from, to, group])
+    pub fn copy(self, bootstrap: &str, from: &str, to: &str, group: &str, records: usize) -> Result<Command> {
+        self.command(&["copy", bootstrap, from, to, group, &records.to_string()])
+    }
+
+    /// Whether it speaks the flow of transaction.version 2, in which AddPartitionsToTxn isn't sent.
+    pub fn speaks_version_2(self) -> bool {
+        match self {
+            Self::Java | Self::Franz => true,
+            Self::Python => false,
+        }
     }
 
     /// Prints the committed records of a topic as `PARTITION TAB VALUE`. Of [`Copier::Java`] only.
@@ -66,7 +76,7 @@ impl Copier {
         self.command(&["read", bootstrap, topic])
     }
 
-    /// Begins a transaction with one record, prints its offset, and is gone. Of [`Copier::Java`] only.
+    /// Begins a transaction with one record, prints its offset, and is gone. Of [`Copier::Java`] and [`Copier::Python`].
     ///
     /// # Errors
     /// If the client isn't installed.
@@ -80,6 +90,11 @@ impl Copier {
             Self::Python => {
                 let mut command = Command::new(tools::installed("python/bin/python")?);
                 command.arg(tools::home().join("programs/copier.py"));
+                command
+            }
+            Self::Franz => {
+                let mut command = Command::new(tools::installed("go/clients")?);
+                command.arg("franz");
                 command
             }
         };

@@ -13,6 +13,7 @@ use compat_tests::batch::Batch;
 use compat_tests::prometheus::{Prometheus, check_metrics, promtool};
 use compat_tests::seat::{Seat, commit_alone};
 use compat_tests::steady::{create, produce, read};
+use compat_tests::transactional::Producer;
 use compat_tests::wire::Client;
 use compat_tests::{Broker, http, tools};
 use serde_json::Value;
@@ -77,6 +78,8 @@ impl Traffic {
         commit_alone(&mut traffic.client, "nightly", &[(TOPIC, 0, 0)])?;
         // It has nothing left to read.
         commit_alone(&mut traffic.client, "done", &[("profiles", 0, 0)])?;
+        // A transaction that nobody ends for now.
+        Producer::init(broker.kafka(), "left")?.write(TOPIC, &[0])?;
         Ok(traffic)
     }
 

@@ -5,74 +5,16 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use compat_tests::batch::Batch;
 use compat_tests::process::run;
-use compat_tests::transactional::{self, again};
+use compat_tests::transactional::{Producer, again};
 use compat_tests::wire::Client;
 use compat_tests::{ApacheKafka, Broker, steady, tools};
-use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::describe_transactions_response::TransactionState;
-use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest, ProducerId, TopicName, TransactionalId,
-};
+use kafka_protocol::messages::{DescribeTransactionsRequest, TransactionalId};
 use kafka_protocol::protocol::StrBytes;
 
 const WAIT: Duration = Duration::from_secs(60);
 const TOPIC: &str = "t";
-
-/// A transactional producer, by hand.
-struct Producer {
-    client: Client,
-    id: TransactionalId,
-    producer: (i64, i16),
-}
-
-impl Producer {
-    fn init(address: SocketAddr, id: &str) -> Result<Self> {
-        let id = TransactionalId(StrBytes::from_string(id.to_owned()));
-        let mut this = Self { client: Client::connect(address)?, id, producer: (-1, -1) };
-        this.producer = transactional::init(&mut this.client, &this.id, 600_000)?;
-        Ok(this)
-    }
-
-    /// One record in each partition, in a transaction.
-    fn write(&mut self, partitions: &[i32]) -> Result<()> {
-        let (id, epoch) = self.producer;
-        let topic =
-            AddPartitionsToTxnTopic::default().with_name(TopicName(StrBytes::from_static_str(TOPIC))).with_partitions(partitions.to_vec());
-        let add = AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(self.id.clone())
-            .with_v3_and_below_producer_id(ProducerId(id))
-            .with_v3_and_below_producer_epoch(epoch)
-            .with_v3_and_below_topics(vec![topic]);
-        again(|| {
-            let answer = self.client.ask(3, &add)?;
-            let result = answer.results_by_topic_v3_and_below.first().and_then(|topic| topic.results_by_partition.first());
-            Ok((result.context("no partition is answered")?.partition_error_code, ()))
-        })?;
-        for partition in partitions {
-            let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
-            let batch = Batch::of_values(now, &[b"v"]).from_producer(id, epoch, 0).with(|header| header.attributes |= 1 << 4);
-            let produce = steady::produce(TOPIC, *partition, batch.encode()).with_transactional_id(Some(self.id.clone()));
-            again(|| {
-                let answer = self.client.ask(9, &produce)?;
-                let partition = answer.responses.first().and_then(|topic| topic.partition_responses.first());
-                Ok((partition.context("no partition is answered")?.error_code, ()))
-            })?;
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, version: i16, commit: bool) -> Result<()> {
-        let (id, epoch) = self.producer;
-        let end = EndTxnRequest::default()
-            .with_transactional_id(self.id.clone())
-            .with_producer_id(ProducerId(id))
-            .with_producer_epoch(epoch)
-            .with_committed(commit);
-        again(|| Ok((self.client.ask(version, &end)?.error_code, ())))
-    }
-}
 
 fn describe(address: SocketAddr, id: &str) -> Result<TransactionState> {
     let mut client = Client::connect(address)?;
@@ -105,12 +47,12 @@ fn what_apache_kafka_wrote_goes_on() -> Result<()> {
     let address = kafka.kafka();
     ensure!(steady::create(&mut kafka.connect()?, TOPIC, 3, &[])? == 0);
     let mut open = Producer::init(address, "open")?;
-    open.write(&[0, 2])?;
+    open.write(TOPIC, &[0, 2])?;
     let mut done = Producer::init(address, "done")?;
-    done.write(&[1])?;
+    done.write(TOPIC, &[1])?;
     done.end(5, true)?;
     let mut aborted = Producer::init(address, "aborted")?;
-    aborted.write(&[1])?;
+    aborted.write(TOPIC, &[1])?;
     aborted.end(3, false)?;
     let before =
         [until(address, "open", "Ongoing")?, until(address, "done", "CompleteCommit")?, until(address, "aborted", "CompleteAbort")?];
@@ -135,9 +77,9 @@ fn apache_kafkas_tool_reads_what_is_written_here() -> Result<()> {
     let mut broker = Broker::start()?;
     let address = broker.kafka();
     ensure!(steady::create(&mut broker.connect()?, TOPIC, 3, &[])? == 0);
-    Producer::init(address, "open")?.write(&[0, 2])?;
+    Producer::init(address, "open")?.write(TOPIC, &[0, 2])?;
     let mut done = Producer::init(address, "done")?;
-    done.write(&[1])?;
+    done.write(TOPIC, &[1])?;
     done.end(5, true)?;
     let (open, done) = (until(address, "open", "Ongoing")?, until(address, "done", "CompleteCommit")?);
     ensure!(broker.stop()?.success(), "no clean stop");

@@ -8,23 +8,33 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use compat_tests::{
     broker::Broker,
     driver::Client,
+    http,
     process::{run, run_any, tail},
     programs::{Copier, LineProducer},
     tools,
 };
+use kafka_protocol::{
+    messages::{
+        BrokerId, ListOffsetsRequest, TopicName,
+        list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
+    },
+    protocol::StrBytes,
+};
 
-const RECORDS: usize = 2_000;
+/// The broker is killed once in each of so many portions of so many records.
+const PORTIONS: usize = 8;
+const PORTION: usize = 250;
+const RECORDS: usize = PORTIONS * PORTION;
+/// When so many offsets came to the copy: after some transactions of a portion, before most.
+const KILL_AFTER: i64 = 50;
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 const PARTITIONS: i32 = 3;
-const COPIED_IN: Duration = Duration::from_secs(180);
+const COPIED_IN: Duration = Duration::from_secs(300);
 const TOOL: Duration = Duration::from_secs(60);
-/// Between two kills: long enough for some transactions, short enough for several kills.
-const KILL_EVERY: Duration = Duration::from_millis(1_500);
-/// As many kills are enough; what is left is copied in peace.
-const KILLS_MAX: usize = 8;
 
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -36,24 +46,47 @@ fn tool(class: &str, broker: &Broker, args: &[&str]) -> Result<String> {
     run(command.args(["--bootstrap-server", &broker.bootstrap()]).args(args), b"", TOOL).map(|output| text(&output))
 }
 
-/// Kills the broker and starts it again while `command` runs. How often.
-fn run_among_kills(broker: &mut Broker, mut command: Command) -> Result<(Output, usize)> {
+/// Where a topic's partitions end, added up: it only grows.
+fn ends(broker: &Broker, topic: &str) -> Result<i64> {
+    let partition = |index| ListOffsetsPartition::default().with_partition_index(index).with_timestamp(-1);
+    let name = TopicName(StrBytes::from_string(topic.to_owned()));
+    let of = ListOffsetsTopic::default().with_name(name).with_partitions((0..PARTITIONS).map(partition).collect());
+    let answer = broker.connect()?.ask(5, &ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![of]))?;
+    Ok(answer.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.offset).sum())
+}
+
+/// Requests of an API since the broker's start.
+fn requests(broker: &Broker, api: &str) -> Result<u64> {
+    let metrics = http::get(broker.http().context("HTTP is on")?, "/metrics")?.body;
+    let series = format!("highwater_requests_total{{api=\"{api}\",");
+    let counted = metrics.lines().filter_map(|line| line.strip_prefix(&series)?.split_once(' ')?.1.parse::<u64>().ok());
+    Ok(counted.sum())
+}
+
+/// Feeds the copier in portions, and kills the broker in the middle of each, by what has arrived in the copy: as often as there are portions,
+/// however fast either is. The copier's output, and how often a partition was added to a transaction by a request of its own.
+fn run_among_kills(broker: &mut Broker, mut command: Command) -> Result<(Output, u64)> {
     let (sender, ended) = mpsc::channel();
     command.stdin(Stdio::null());
     thread::spawn(move || sender.send(run_any(&mut command, b"", COPIED_IN)));
-    let mut kills = 0;
-    loop {
-        match ended.recv_timeout(KILL_EVERY) {
-            Ok(output) => return output.map(|output| (output, kills)),
-            Err(mpsc::RecvTimeoutError::Timeout) if kills < KILLS_MAX => {
-                broker.kill()?;
-                broker.restart()?;
-                kills += 1;
+    let mut added = 0;
+    for portion in 0..PORTIONS {
+        let before = ends(broker, "copy")?;
+        let lines: String = (portion * PORTION..(portion + 1) * PORTION).map(|i| format!("k{i}\tv{i}\n")).collect();
+        run(&mut LineProducer::Kcat.command(&broker.bootstrap(), "original")?, lines.as_bytes(), TOOL)?;
+        while ends(broker, "copy")? < before + KILL_AFTER {
+            match ended.recv_timeout(LOOK_EVERY) {
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Ok(output) => bail!("it ended before it was fed: {:?}", output.map(|output| tail(&output.stderr))),
+                Err(gone) => return Err(gone).context("the copier's thread"),
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(gone) => return Err(gone).context("the copier's thread"),
         }
+        added += requests(broker, "AddPartitionsToTxn")?;
+        broker.kill()?;
+        broker.restart()?;
     }
+    let output = ended.recv().context("the copier's thread")??;
+    Ok((output, added + requests(broker, "AddPartitionsToTxn")?))
 }
 
 fn committed(bootstrap: &str, topic: &str) -> Result<Vec<String>> {
@@ -75,18 +108,19 @@ fn copies_exactly_once(copier: Copier, transaction_version: i16) -> Result<()> {
     for topic in ["original", "copy"] {
         Client::Java.create(&bootstrap, topic, PARTITIONS)?;
     }
-    let lines: String = (0..RECORDS).map(|i| format!("k{i}\tv{i}\n")).collect();
-    run(&mut LineProducer::Kcat.command(&bootstrap, "original")?, lines.as_bytes(), TOOL)?;
-    let (output, kills) = run_among_kills(&mut broker, copier.copy(&bootstrap, "original", "copy", "copiers")?)?;
+    let copy = copier.copy(&bootstrap, "original", "copy", "copiers", RECORDS)?;
+    let (output, added) = run_among_kills(&mut broker, copy)?;
     ensure!(output.status.success(), "{copier:?}: {}\n{}", output.status, tail(&output.stderr));
-    ensure!(kills >= 2, "the copy was over before the broker was killed twice");
+    let is_new = transaction_version >= 2 && copier.speaks_version_2();
+    ensure!(is_new == (added == 0), "{copier:?} of version {transaction_version}: {added} times AddPartitionsToTxn");
     let (original, copy) = (committed(&bootstrap, "original")?, committed(&bootstrap, "copy")?);
     ensure!(original.len() == RECORDS, "{} records of {RECORDS} in the original", original.len());
     ensure!(
         original == copy,
-        "{copier:?} of version {transaction_version}: {} of {} records after {kills} kills",
+        "{copier:?} of version {transaction_version}: {} of {} records\n{}",
         copy.len(),
-        original.len()
+        original.len(),
+        tail(&output.stderr)
     );
     Ok(())
 }
@@ -102,8 +136,38 @@ fn java_copies_exactly_once_by_the_flow_of_old() -> Result<()> {
 }
 
 #[test]
+fn java_copies_exactly_once_with_the_feature_off() -> Result<()> {
+    copies_exactly_once(Copier::Java, 0)
+}
+
+#[test]
 fn librdkafka_copies_exactly_once_while_the_broker_is_killed() -> Result<()> {
     copies_exactly_once(Copier::Python, 2)
+}
+
+#[test]
+fn librdkafka_copies_exactly_once_by_the_flow_of_old() -> Result<()> {
+    copies_exactly_once(Copier::Python, 1)
+}
+
+#[test]
+fn librdkafka_copies_exactly_once_with_the_feature_off() -> Result<()> {
+    copies_exactly_once(Copier::Python, 0)
+}
+
+#[test]
+fn franz_copies_exactly_once_while_the_broker_is_killed() -> Result<()> {
+    copies_exactly_once(Copier::Franz, 2)
+}
+
+#[test]
+fn franz_copies_exactly_once_by_the_flow_of_old() -> Result<()> {
+    copies_exactly_once(Copier::Franz, 1)
+}
+
+#[test]
+fn franz_copies_exactly_once_with_the_feature_off() -> Result<()> {
+    copies_exactly_once(Copier::Franz, 0)
 }
 
 #[test]

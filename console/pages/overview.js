@@ -3,9 +3,9 @@
 import * as api from "../api.js";
 import { sparkline } from "../chart.js";
 import { h } from "../dom.js";
-import { ago, byteRate, bytes, count, counted, duration, plainName, rate } from "../format.js";
-import { behind, headline, isBehind, ofGroup } from "../judge.js";
-import { empty, figures, groupLink, panel, table, tags } from "../parts.js";
+import { ago, byteRate, bytes, count, counted, duration, plainName, rate, shownName } from "../format.js";
+import { behind, headline, isBehind, ofGroup, ofTransaction } from "../judge.js";
+import { empty, figures, groupLink, panel, table, tags, topicHref } from "../parts.js";
 
 const FIRST = 100;
 /** More rows than anybody reads, and as many as stay quick: the others are found by their names. */
@@ -44,6 +44,7 @@ export function overview(context) {
         ),
         data.offline_partitions > 0 &&
           h("div", { class: "notice bad", key: "offline" }, h("p", {}, `${counted(data.offline_partitions, "partition takes", "partitions take")} no writes. `, h("a", { href: "#/broker" }, "The broker's page"), " says which directory has failed or is full.")),
+        data.held_back_partitions > 0 && h("div", { class: "notice", key: "held" }, heldBack(data)),
         data.counts.total === 0 ? panel("Consumer groups", {}, noGroups(data)) : groupsPanel(data, shown),
         figures("The broker", [
           ["Produced", rate(data.produce_records_per_second), byteRate(data.produce_bytes_per_second)],
@@ -81,6 +82,16 @@ export function overview(context) {
       more && h("p", { class: "more" }, more),
     );
   }
+}
+
+/** What holds readers of committed records back, the oldest first. */
+function heldBack(data) {
+  const row = ({ topic, partition, open_transaction: open }) => {
+    const { word, why } = ofTransaction(open);
+    return h("li", { key: `${topic} ${partition}` }, h("a", { href: topicHref(topic, partition) }, shownName(topic), `-${partition}`), `: ${word}, ${why}`);
+  };
+  const more = data.held_back_partitions - data.held_back.length;
+  return [h("p", {}, `${counted(data.held_back_partitions, "partition holds", "partitions hold")} readers of committed records back.`), h("ul", {}, ...data.held_back.map(row)), more > 0 && h("p", {}, `And ${count(more)} more.`)];
 }
 
 function columns(data) {

@@ -3,7 +3,7 @@
 import * as api from "../api.js";
 import { h } from "../dom.js";
 import { NONE, byteRate, bytes, count, counted, duration, percent, rate, shownName, times } from "../format.js";
-import { HOT_RATIO, behind, isBehind } from "../judge.js";
+import { HOT_RATIO, behind, isBehind, ofTransaction } from "../judge.js";
 import { bar, empty, figures, groupLink, panel, some, table, tag, tags } from "../parts.js";
 import { reader } from "./records.js";
 
@@ -60,27 +60,24 @@ export function topic(context, name, chosen) {
     const { rows, more } = some(data.partitions_list, ROWS, all, showAll, "partitions");
     const isHot = (p) => data.partitions > 1 && p.share * data.partitions >= HOT_RATIO;
     const columns = [
-      { head: "Partition", cell: (p) => [h("a", { href: `#/topics/${encodeURIComponent(name)}/${p.partition}` }, String(p.partition)), h("span", { class: "sub narrow" }, `${counted(p.high_watermark - p.log_start, "offset")}, ${bytes(p.size_bytes)}`), h("span", { class: "sub narrow" }, tags(ofPartition(p, isHot(p), data.now_ms)))] },
+      { head: "Partition", cell: (p) => [h("a", { href: `#/topics/${encodeURIComponent(name)}/${p.partition}` }, String(p.partition)), h("span", { class: "sub narrow" }, `${counted(p.high_watermark - p.log_start, "offset")}, ${bytes(p.size_bytes)}`), h("span", { class: "sub narrow" }, tags(ofPartition(p, isHot(p))))] },
       { head: "Produced", n: true, cell: (p) => rate(p.produce_rate) },
       { head: "Share", n: true, cell: (p) => [percent(p.share), bar(p.share, isHot(p))] },
       { head: "From", n: true, wide: true, cell: (p) => count(p.log_start) },
       { head: "To", n: true, wide: true, cell: (p) => count(p.high_watermark) },
       { head: "On disk", n: true, wide: true, cell: (p) => bytes(p.size_bytes) },
       { head: "Segments", n: true, wide: true, cell: (p) => count(p.segments) },
-      { head: "", wide: true, cell: (p) => tags(ofPartition(p, isHot(p), data.now_ms)) ?? "" },
+      { head: "", wide: true, cell: (p) => tags(ofPartition(p, isHot(p))) ?? "" },
     ];
     return panel("Partitions", { note: "offsets from the first that is kept to the high watermark" }, table("Partitions of the topic", columns, rows, (p) => String(p.partition)), more);
   }
 }
 
-function ofPartition(p, hot, now) {
+function ofPartition(p, hot) {
   const found = [];
   if (p.offline !== null) found.push({ level: "bad", word: "offline", why: p.offline });
   if (hot) found.push({ level: "warn", word: "hot", why: "it gets far more than the others: look at the records' keys" });
-  if (p.open_transaction) {
-    const age = (now - p.open_transaction.since_ms) / 1000;
-    found.push({ level: age > 300 ? "warn" : "", word: `transaction open for ${duration(age)}`, why: `producer ${p.open_transaction.producer_id} since offset ${p.open_transaction.first_offset}: readers of committed records wait for it` });
-  }
+  if (p.open_transaction) found.push(ofTransaction(p.open_transaction));
   return found;
 }
 

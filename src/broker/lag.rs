@@ -62,7 +62,7 @@ fn run(context: &Context, stop: &Stop) {
 }
 
 fn sight<'a>(context: &'a Context, image: &'a crate::cluster::Image) -> Sight<'a> {
-    Sight { image, logs: &context.logs, groups: &context.groups, now: context.now() }
+    Sight { image, logs: &context.logs, groups: &context.groups, transactions: &context.transactions, now: context.now() }
 }
 
 /// Writes the families of the lag.

@@ -90,7 +90,33 @@ fn many(groups: &[Group]) -> String {
         ]
     };
     let head = ["GROUP", "STATE", "MEMBERS>", "LAG>", "BEHIND>", "MARGIN>", "CATCHES UP>", "LOST>"];
-    table(&head, &groups.iter().map(row).collect::<Vec<_>>())
+    let held = |group: &&Group| group.held_back_partitions > 0;
+    let held = groups.iter().filter(held).map(|group| {
+        let (name, count) = (printable(&group.group), group.held_back_partitions);
+        format!("{name} waits for open transactions on {count} of its partitions: highwater lag {name}\n")
+    });
+    table(&head, &groups.iter().map(row).collect::<Vec<_>>()) + &held.collect::<String>()
+}
+
+/// What holds a group back that reads committed records, and who ends it.
+fn held_back(p: &GroupPartition) -> Option<String> {
+    let open = p.open_transaction.as_ref()?;
+    let (topic, partition, offset) = (&p.topic, p.partition, open.first_offset);
+    let who = match &open.transactional_id {
+        Some(id) => format!("producer {} ({})", open.producer_id, printable(id)),
+        None => format!("producer {}", open.producer_id),
+    };
+    let mut text = format!(
+        "{topic}-{partition} stops at {offset}, {} below its high watermark: {who} has a transaction open for {}",
+        p.held_back,
+        in_words(open.age_seconds)
+    );
+    if open.ended_by == "nobody" {
+        text.push_str(&format!(
+            ", which no coordinator knows of: kafka-transactions abort --topic {topic} --partition {partition} --start-offset {offset}"
+        ));
+    }
+    Some(text + "\n")
 }
 
 fn catch_up(group: &Group) -> String {
@@ -131,8 +157,9 @@ fn one(detail: &GroupDetail) -> String {
     let head =
         ["TOPIC", "PARTITION>", "READING", "COMMITTED>", "END>", "LAG>", "BEHIND>", "EVENT LAG>", "COMMIT AGE>", "MARGIN>", "MEMBER"];
     let group = &detail.group;
+    let held: String = detail.partitions_list.iter().filter_map(held_back).collect();
     format!(
-        "{}  {}  {} members  {} behind, {}\n\n{}",
+        "{}  {}  {} members  {} behind, {}\n\n{}{held}",
         printable(&group.group),
         group.state,
         group.members,
@@ -151,7 +178,7 @@ mod tests {
             r#"{{"group":{name:?},"state":"Stable","type":"classic","protocol_type":"consumer","members":2,"topics":["t"],"partitions":1,"lag":5,
             "lag_seconds":{},"event_lag_seconds":null,"max_lag":5,"retention_margin_seconds":null,"lost_records":0,"consume_rate":null,
             "produce_rate":null,"catch_up_seconds":null,"catches_up":false,"last_commit_ms":null,"oldest_unconsumed_ms":null,"abandoned_partitions":0,
-            "uncommitted_partitions":0,"pending_partitions":0,"stuck_partitions":0,"beyond_end_partitions":0,"rebalances":0,"rebalancing_since_ms":null,"unowned_partition_seconds":0.0,"history":[]}}"#,
+            "uncommitted_partitions":0,"pending_partitions":0,"stuck_partitions":0,"beyond_end_partitions":0,"held_back_partitions":0,"rebalances":0,"rebalancing_since_ms":null,"unowned_partition_seconds":0.0,"history":[]}}"#,
             lag_seconds.map_or("null".to_owned(), |seconds| seconds.to_string())
         );
         serde_json::from_str(&text).unwrap()
@@ -163,6 +190,31 @@ mod tests {
         assert!(judge(&groups, Duration::from_secs(2_280)).is_ok());
         let said = judge(&groups, Duration::from_secs(300)).unwrap_err().to_string();
         assert_eq!(said, "behind by more than 5m00s: bad\\n (38m00s)");
+    }
+
+    #[test]
+    fn what_holds_a_group_back_stands_below_the_table() {
+        let text = many(&[Group { held_back_partitions: 2, ..group("a", None) }, group("b", None)]);
+        assert_eq!(text.lines().nth(3), Some("a waits for open transactions on 2 of its partitions: highwater lag a"), "{text}");
+        assert_eq!(text.lines().count(), 4, "{text}");
+        let partition = |open: &str| -> GroupPartition {
+            let text = format!(
+                r#"{{"topic":"t","partition":3,"member_id":null,"client_id":null,"host":null,"reading":"idle","committed":4,"committed_at_ms":1,
+                "commit_age_seconds":1.0,"log_start":0,"end":7,"first_unconsumed":null,"lag":0,"lag_seconds":0.0,"event_lag_seconds":null,
+                "oldest_unconsumed_ms":null,"arrived_ms":null,"retention_margin_seconds":null,"lost_records":0,"consume_rate":null,
+                "produce_rate":null,"catch_up_seconds":null,"catches_up":null,"read_committed":true,"open_transaction":{open},"held_back":5,"pending":false,
+                "stalled_seconds":null,"stuck":false,"beyond_end":0}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        assert_eq!(held_back(&partition("null")), None);
+        let known = r#"{"producer_id":9,"transactional_id":"pay\n","ended_by":"coordinator","since_ms":1,"age_seconds":2280.0,"first_offset":7}"#;
+        let said = "t-3 stops at 7, 5 below its high watermark: producer 9 (pay\\n) has a transaction open for 38m00s\n";
+        assert_eq!(held_back(&partition(known)).as_deref(), Some(said));
+        let hangs = r#"{"producer_id":9,"transactional_id":null,"ended_by":"nobody","since_ms":1,"age_seconds":2280.0,"first_offset":7}"#;
+        let said = "t-3 stops at 7, 5 below its high watermark: producer 9 has a transaction open for 38m00s, which no coordinator knows of: \
+                    kafka-transactions abort --topic t --partition 3 --start-offset 7\n";
+        assert_eq!(held_back(&partition(hangs)).as_deref(), Some(said));
     }
 
     #[test]

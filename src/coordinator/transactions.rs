@@ -19,7 +19,7 @@ use crate::{
         self, AddPartitions, Decision, Described, EndTxn, Ending, Filter, FreshIds, InitProducerId, Listed, TransactionVersion,
         TransactionalId, Transactions, VerifyPartitions,
     },
-    types::{Clock, ErrorCode, Millis, ProducerId, ProducerIdAndEpoch},
+    types::{Clock, ErrorCode, Millis, ProducerId, ProducerIdAndEpoch, TopicPartition},
 };
 use endings::Endings;
 use parking_lot::Mutex;
@@ -179,6 +179,23 @@ impl TransactionCoordinator {
             }
         }
         Ok(listed)
+    }
+
+    /// For each producer and partition the transactional id whose transaction has the partition; `Ok(None)` if there is none, an error if
+    /// one of the shards can't say.
+    pub fn holders(&self, wanted: &[(ProducerId, TopicPartition)]) -> Vec<Result<Option<TransactionalId>, ErrorCode>> {
+        let mut found = vec![Ok(None); wanted.len()];
+        for shard in self.shards.all() {
+            match shard.query(|transactions| transactions.holders(wanted)) {
+                Ok(some) => some.into_iter().for_each(|(place, id)| {
+                    if let Some(found) = found.get_mut(place) {
+                        *found = Ok(Some(id));
+                    }
+                }),
+                Err(error) => found.iter_mut().filter(|found| matches!(found, Ok(None))).for_each(|found| *found = Err(error)),
+            }
+        }
+        found
     }
 
     fn decide<R>(&self, id: &str, decide: impl FnOnce(&Transactions, Millis) -> Decision<R>) -> Result<Outcome<R>, ErrorCode> {

@@ -19,6 +19,10 @@ pub struct Overview {
     pub groups: GroupCounts,
     /// The one that is behind most; null if none is.
     pub worst_group: Option<WorstGroup>,
+    /// Partitions where a transaction that is open for long, or hangs, holds readers of committed records back.
+    pub held_back_partitions: usize,
+    /// Of those, the ones where it is open for longest.
+    pub held_back: Vec<HeldBack>,
     pub produce_records_per_second: f64,
     pub produce_bytes_per_second: f64,
     pub size_bytes: u64,
@@ -40,6 +44,14 @@ pub struct WorstGroup {
     pub group: String,
     pub lag_seconds: Option<f64>,
     pub lag: i64,
+}
+
+/// A partition whose readers of committed records wait for a transaction.
+#[derive(Serialize, Deserialize, Debug, Clone)]
+pub struct HeldBack {
+    pub topic: String,
+    pub partition: i32,
+    pub open_transaction: OpenTransaction,
 }
 
 #[derive(Serialize, Deserialize, Debug, Clone)]
@@ -79,6 +91,8 @@ pub struct Group {
     pub pending_partitions: usize,
     pub stuck_partitions: usize,
     pub beyond_end_partitions: usize,
+    /// Partitions where the group waits for a transaction that is open for long, or hangs.
+    pub held_back_partitions: usize,
     pub rebalances: u64,
     pub rebalancing_since_ms: Option<i64>,
     pub unowned_partition_seconds: f64,
@@ -144,6 +158,10 @@ pub struct GroupPartition {
     pub catch_up_seconds: Option<f64>,
     pub catches_up: Option<bool>,
     pub read_committed: bool,
+    /// The oldest open transaction, where the group reads committed records and waits for it.
+    pub open_transaction: Option<OpenTransaction>,
+    /// Offsets from where it stops to the high watermark.
+    pub held_back: i64,
     pub pending: bool,
     /// How long it has stood before the first unconsumed record.
     pub stalled_seconds: Option<f64>,
@@ -240,7 +258,12 @@ pub struct TopicPartition {
 #[derive(Serialize, Deserialize, Debug, Clone)]
 pub struct OpenTransaction {
     pub producer_id: i64,
+    /// Where its coordinator has the partition in a transaction; null where it hangs.
+    pub transactional_id: Option<String>,
+    /// `coordinator`; `nobody`, where it hangs and only an administrator ends it; `unknown`.
+    pub ended_by: String,
     pub since_ms: i64,
+    pub age_seconds: f64,
     pub first_offset: i64,
 }
 

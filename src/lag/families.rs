@@ -241,8 +241,16 @@ fn topics(out: &mut Exposition, state: &State, image: &Image, now: Millis, setti
     of_flow(&names::KAFKA_PARTITION_OLDEST, &|flow| flow.marks.map(|marks| marks.log_start.0 as f64));
     of_flow(&names::PARTITION_PRODUCE_RATE, &|flow| flow.records.per_second());
     of_flow(&names::PARTITION_OFFLINE, &|flow| flow.offline.then_some(1.0));
-    of_flow(&names::OPEN_TXN_AGE, &|flow| flow.open.map(|open| seconds(now.0.saturating_sub(open.since.0).max(0))));
+    of_flow(&names::OPEN_TXN_AGE, &|flow| flow.open.map(|open| seconds(open.age_ms(now))));
     of_flow(&names::OPEN_TXN_PRODUCER, &|flow| flow.open.map(|open| open.producer_id.0 as f64));
+    let mut family = out.family(&names::OPEN_TXN_INFO);
+    let partitions = shown.iter().flat_map(|topic| topic.indexed().map(move |(index, _)| (topic, index)));
+    for ((topic, partition), flow) in partitions.zip(&flows) {
+        let Some((flow, open)) = flow.and_then(|flow| Some((flow, flow.held_back_by(now)?))) else { continue };
+        let id = flow.ended_by.transactional_id().unwrap_or_default();
+        let labels = [topic.name.as_str(), &partition.to_string(), &open.producer_id.to_string(), id, flow.ended_by.name()];
+        family.sample(&labels, 1_u64);
+    }
     out.single(&names::OFFLINE_PARTITIONS, &[], flows.iter().flatten().filter(|flow| flow.offline).count() as u64);
     let mut family = out.family(&names::TOPIC_SKEW);
     for topic in &shown {

@@ -118,6 +118,8 @@ pub struct Summary {
     pub pending: usize,
     pub stuck: usize,
     pub beyond: usize,
+    /// Partitions whose committed records are read, and that a transaction is open in for long or for ever.
+    pub held_back: usize,
 }
 
 impl GroupLag {
@@ -293,6 +295,9 @@ impl GroupLag {
                 Reading::FetchingOnly => sum.uncommitted = sum.uncommitted.saturating_add(1),
                 _ => {}
             }
+            let flow = topics.get(topic).and_then(|flow| flow.partition(reader.partition));
+            let holds = reader.read_committed && flow.is_some_and(|flow| flow.held_back_by(now).is_some());
+            sum.held_back = sum.held_back.saturating_add(usize::from(holds));
             let Some(behind) = behind else { continue };
             sum.records = sum.records.saturating_add(behind.records);
             sum.records_max = sum.records_max.max(behind.records);
@@ -305,7 +310,6 @@ impl GroupLag {
             sum.stuck = sum.stuck.saturating_add(usize::from(behind.is_stuck(reader.reading)));
             sum.beyond = sum.beyond.saturating_add(usize::from(behind.beyond > 0));
             add(&mut consumed, reader.consumed.per_second());
-            let flow = topics.get(topic).and_then(|flow| flow.partition(reader.partition));
             add(&mut produced, flow.and_then(|flow| flow.records.per_second()));
         }
         (sum.consumed, sum.produced) = (consumed, produced);

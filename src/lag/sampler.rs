@@ -9,11 +9,11 @@ use super::{
     group::GroupSeen,
     partition::{First, Marks, Outlook},
     state::{Answer, Owed, State, Wanted},
-    topic::{Open, PartitionSeen},
+    topic::{EndedBy, Open, PartitionSeen},
 };
 use crate::{
     cluster::Image,
-    coordinator::GroupCoordinator,
+    coordinator::{GroupCoordinator, TransactionCoordinator},
     group::Groups,
     log::{Isolation, Logs, Look, PartitionLog},
     types::{Millis, Offset},
@@ -36,6 +36,7 @@ pub struct Sight<'a> {
     pub image: &'a Image,
     pub logs: &'a Logs,
     pub groups: &'a GroupCoordinator,
+    pub transactions: &'a TransactionCoordinator,
     pub now: Millis,
 }
 
@@ -106,6 +107,7 @@ impl Sampler {
             state.note_topic(sight.now, &topic.name, topic.id, topic.name.is_internal(), partitions);
         }
         state.end_topics();
+        note_who_ends(state, sight);
         let fetches = &self.fetches;
         let saw_all = sight.groups.look_at_serving(|groups| {
             for (id, _) in groups.iter() {
@@ -152,6 +154,29 @@ pub(super) fn seen(log: &PartitionLog) -> PartitionSeen {
         bytes_in: i64::try_from(log.stats().bytes_in.load(Ordering::Relaxed)).unwrap_or(i64::MAX),
         offline: log.offline_reason().is_some(),
         open: log.oldest_open().map(|open| Open { producer_id: open.producer_id, first_offset: open.first_offset, since: open.since }),
+    }
+}
+
+/// Asks the coordinator about the transactions that are open. One that it doesn't know of hangs, if it was open before the coordinator was
+/// asked and is open after: partitions join a transaction there before their records are written, and leave it after their markers are.
+fn note_who_ends(state: &mut State, sight: &Sight<'_>) {
+    let open: Vec<_> = state.open_transactions().collect();
+    if open.is_empty() {
+        return;
+    }
+    let wanted: Vec<_> = open.iter().map(|(_, partition, open)| (open.producer_id, partition.clone())).collect();
+    let holders = sight.transactions.holders(&wanted);
+    for ((id, partition, was), holder) in open.into_iter().zip(holders) {
+        let is_still_open = || {
+            let now = sight.logs.get(id, partition.partition).and_then(|log| log.oldest_open());
+            now.is_some_and(|now| (now.producer_id, now.first_offset) == (was.producer_id, was.first_offset))
+        };
+        let ended_by = match holder {
+            Ok(Some(id)) => EndedBy::Coordinator(id),
+            Ok(None) if is_still_open() => EndedBy::Nobody,
+            Ok(None) | Err(_) => EndedBy::Unknown,
+        };
+        state.note_ended_by(&partition, ended_by);
     }
 }
 

@@ -4,11 +4,11 @@ use super::{
     fetches::{ClientKey, Fetched},
     group::{GroupLag, GroupSeen, Summary},
     partition::{First, Outlook, Reader, Reading},
-    topic::{PartitionSeen, TopicFlow},
+    topic::{EndedBy, Open, PartitionSeen, TopicFlow},
 };
 use crate::{
     group::GroupId,
-    types::{Millis, Offset, PartitionIndex, TopicId, TopicName},
+    types::{Millis, Offset, PartitionIndex, TopicId, TopicName, TopicPartition},
 };
 use std::collections::BTreeMap;
 
@@ -84,6 +84,25 @@ impl State {
     /// All topics have been noted: the others are gone.
     pub fn end_topics(&mut self) {
         self.topics.retain(|_, flow| flow.sweep == self.sweep);
+    }
+
+    /// The oldest open transaction of each partition that has one, after the topics.
+    pub fn open_transactions(&self) -> impl Iterator<Item = (TopicId, TopicPartition, Open)> {
+        self.topics.iter().flat_map(|(topic, flow)| {
+            (0..).map(PartitionIndex).zip(&flow.partitions).filter_map(|(partition, of)| {
+                let open = of.open?;
+                Some((flow.id, TopicPartition { topic: topic.clone(), partition }, open))
+            })
+        })
+    }
+
+    /// Who ends the transaction that is open in a partition.
+    pub fn note_ended_by(&mut self, at: &TopicPartition, ended_by: EndedBy) {
+        let place = usize::try_from(at.partition.0).ok();
+        let flow = self.topics.get_mut(&at.topic).zip(place).and_then(|(flow, place)| flow.partitions.get_mut(place));
+        if let Some(flow) = flow {
+            flow.ended_by = ended_by;
+        }
     }
 
     /// A group, after the topics.

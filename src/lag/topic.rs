@@ -2,6 +2,7 @@
 
 use super::{partition::Marks, rate::Rate};
 use crate::types::{Millis, Offset, PartitionIndex, ProducerId, TopicId};
+use std::sync::Arc;
 
 /// A partition as a sweep sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,15 +24,63 @@ pub struct Open {
     pub since: Millis,
 }
 
+/// A transaction of a younger age is on its way: naming it in every scrape would be a new series for each.
+const NAMED_AFTER_MS: i64 = 10_000;
+
+impl Open {
+    pub fn age_ms(&self, now: Millis) -> i64 {
+        now.0.saturating_sub(self.since.0).max(0)
+    }
+}
+
+/// Who ends the open transaction of a partition.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum EndedBy {
+    /// Not known: a coordinator that loads can't say.
+    #[default]
+    Unknown,
+    /// The coordinator, which has the partition in the transaction of this transactional id.
+    Coordinator(Arc<str>),
+    /// Nobody: it hangs (KIP-664). An administrator ends it.
+    Nobody,
+}
+
+impl EndedBy {
+    /// Each way's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Coordinator(_) => "coordinator",
+            Self::Nobody => "nobody",
+        }
+    }
+
+    pub fn transactional_id(&self) -> Option<&str> {
+        match self {
+            Self::Coordinator(id) => Some(id),
+            Self::Unknown | Self::Nobody => None,
+        }
+    }
+}
+
 /// A partition's flow.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Flow {
     /// `None` while no log of it is here.
     pub marks: Option<Marks>,
     pub offline: bool,
     pub open: Option<Open>,
+    /// Of the open transaction.
+    pub ended_by: EndedBy,
     pub records: Rate,
     pub bytes: Rate,
+}
+
+impl Flow {
+    /// The open transaction, once it is worth a name: it is open for long, or hangs.
+    pub fn held_back_by(&self, now: Millis) -> Option<Open> {
+        self.open.filter(|open| self.ended_by == EndedBy::Nobody || open.age_ms(now) >= NAMED_AFTER_MS)
+    }
 }
 
 /// A topic's flow.
@@ -71,7 +120,12 @@ impl TopicFlow {
         let Some(flow) = self.partitions.get_mut(index) else { return };
         flow.marks = seen.map(|seen| seen.marks);
         flow.offline = seen.is_none_or(|seen| seen.offline);
-        flow.open = seen.and_then(|seen| seen.open);
+        let open = seen.and_then(|seen| seen.open);
+        let same = |a: Open, b: Open| (a.producer_id, a.first_offset) == (b.producer_id, b.first_offset);
+        if !flow.open.zip(open).is_some_and(|(before, now)| same(before, now)) {
+            flow.ended_by = EndedBy::Unknown;
+        }
+        flow.open = open;
         if let Some(seen) = seen {
             flow.records.note(now, seen.log_end.0);
             flow.bytes.note(now, seen.bytes_in);
@@ -134,6 +188,24 @@ mod tests {
         assert_eq!(flow(&[9]).skew(), None);
         assert_eq!(flow(&[]).skew(), None);
         assert!((flow(&[4, 6]).rate() - 10.0).abs() < 1e-9 && (flow(&[4, 6]).bytes_rate() - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_transaction_has_a_name_once_it_is_open_for_long_or_hangs() {
+        let mut topic = TopicFlow::new(TopicId::ZERO, false);
+        let open = |producer, since| Open { producer_id: ProducerId(producer), first_offset: Offset(5), since: Millis(since) };
+        let seen = |open| PartitionSeen { marks: Marks::default(), log_end: Offset(9), bytes_in: 0, offline: false, open: Some(open) };
+        let named = |topic: &TopicFlow, now| topic.partitions[0].held_back_by(Millis(now)).map(|open| open.producer_id.0);
+        topic.note(Millis(1_000), 0, Some(seen(open(7, 1_000))));
+        assert_eq!((named(&topic, 10_999), named(&topic, 11_000), named(&topic, 0)), (None, Some(7), None));
+        topic.partitions[0].ended_by = EndedBy::Nobody;
+        assert_eq!(named(&topic, 1_000), Some(7));
+        topic.note(Millis(2_000), 0, Some(seen(open(7, 1_000))));
+        assert_eq!(topic.partitions[0].ended_by, EndedBy::Nobody, "it is the same");
+        topic.note(Millis(3_000), 0, Some(seen(open(8, 3_000))));
+        assert_eq!((topic.partitions[0].ended_by.clone(), named(&topic, 3_000)), (EndedBy::Unknown, None), "another");
+        topic.note(Millis(4_000), 0, Some(PartitionSeen { open: None, ..seen(open(8, 3_000)) }));
+        assert_eq!(topic.partitions[0].open, None);
     }
 
     #[test]

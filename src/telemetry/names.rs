@@ -118,6 +118,7 @@ metrics! {
     PARTITION_OFFLINE = Gauge "highwater_partition_offline" ["topic", "partition"] "Always 1; there for partitions that take no writes";
     OFFLINE_PARTITIONS = Gauge "highwater_offline_partitions" [] "Partitions that take no writes";
     OPEN_TXN_AGE = Gauge "highwater_partition_open_transaction_age_seconds" ["topic", "partition"] "Age of the oldest open transaction, where one holds readers of committed records back";
+    OPEN_TXN_INFO = Gauge "highwater_partition_open_transaction_info" ["topic", "partition", "producer_id", "transactional_id", "ended_by"] "Always 1; its labels name that transaction once it is open for 10 seconds or hangs: ended_by is coordinator, nobody (it hangs: only an administrator ends it) or unknown";
     OPEN_TXN_PRODUCER = Gauge "highwater_partition_open_transaction_producer_id" ["topic", "partition"] "The producer of that transaction";
     LAG_DROPPED = Gauge "highwater_lag_dropped_series" [] "Series left out of this scrape because of lag.metrics.max.series";
     LAG_PENDING = Gauge "highwater_lag_pending_partitions" [] "Groups' partitions whose first unconsumed record is still looked for";

@@ -191,6 +191,21 @@ impl Transactions {
         fitting.map(listed).collect()
     }
 
+    /// Of these producers and partitions the places of those that are in an open or ending transaction, with its transactional id.
+    pub fn holders(&self, wanted: &[(ProducerId, TopicPartition)]) -> Vec<(usize, TransactionalId)> {
+        let mut places: HashMap<ProducerId, Vec<usize>> = HashMap::new();
+        for (place, (producer, _)) in wanted.iter().enumerate() {
+            places.entry(*producer).or_default().push(place);
+        }
+        let mut found = Vec::new();
+        for (id, transaction) in self.iter() {
+            let of_producer = places.get(&transaction.at.producer.id).into_iter().flatten();
+            let holds = |place: &&usize| wanted.get(**place).is_some_and(|(_, partition)| transaction.at.partitions.contains(partition));
+            found.extend(of_producer.filter(holds).map(|place| (*place, id.clone())));
+        }
+        found
+    }
+
     /// Applies a record that is in the log: right after it was appended, or when it is loaded.
     pub fn apply(&mut self, record: &Record) {
         let Some(metadata) = &record.value else {

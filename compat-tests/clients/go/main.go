@@ -1,6 +1,6 @@
 // The Go clients as commands of the compat tests: `clients franz|sarama create|produce|consume|member …`; the contract is in
 // compat-tests/src/driver.rs. `consume` joins no group: it reads every partition itself and stops at the end offsets
-// that it found when it started. `member` does.
+// that it found when it started. `member` does. `franz copy BOOTSTRAP FROM TO GROUP RECORDS` is in copier.go.
 package main
 
 import (
@@ -96,6 +96,9 @@ func readRecords(from io.Reader) ([]record, error) {
 }
 
 func run(args []string) error {
+	if len(args) == 7 && args[0] == "franz" && args[1] == "copy" {
+		return copyTopic(args[2], args[3], args[4], args[5], args[6])
+	}
 	if len(args) < 4 {
 		return fmt.Errorf("usage: franz|sarama create|produce|consume BOOTSTRAP TOPIC …")
 	}

@@ -1,13 +1,15 @@
 //! `/api/overview` and `/api/broker`.
 
 use super::{
-    super::view::{self, GroupCounts, Listener, LogDir, Memory, Overview, WorstGroup},
+    super::view::{self, GroupCounts, HeldBack, Listener, LogDir, Memory, Overview, WorstGroup},
     Asked, Failed, Json, seconds,
+    topics::open_transaction,
 };
 use crate::{
     log::{DirInfo, DirStatus},
+    lag::State,
     telemetry::process::Process,
-    types::Millis,
+    types::{Millis, TopicPartition},
 };
 use std::cmp::Reverse;
 
@@ -15,6 +17,23 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// From here on a group is late; below, records are just on their way.
 const LATE_MS: i64 = 60_000;
+/// Partitions that a transaction holds back, as the overview lists them.
+const HELD_BACK_MAX: usize = 10;
+
+/// The one that is held back for longest first.
+fn held_back(asked: &Asked<'_>, lag: &State) -> Vec<HeldBack> {
+    let flow = |at: &TopicPartition| lag.topics.get(&at.topic)?.partition(at.partition);
+    let mut held: Vec<_> = lag
+        .open_transactions()
+        .filter_map(|(_, at, _)| flow(&at).and_then(|flow| flow.held_back_by(asked.now)).map(|open| (open.since, at)))
+        .collect();
+    held.sort();
+    let shown = |(_, at): (Millis, TopicPartition)| {
+        let open_transaction = open_transaction(asked.now, flow(&at)?)?;
+        Some(HeldBack { topic: at.topic.to_string(), partition: at.partition.0, open_transaction })
+    };
+    held.into_iter().filter_map(shown).collect()
+}
 
 /// When the process started.
 fn started(asked: &Asked<'_>, process: &Process) -> Millis {
@@ -43,6 +62,7 @@ pub(super) fn overview(asked: &Asked<'_>) -> Result<Json, Failed> {
             worst = Some(rank);
         }
     }
+    let held_back = held_back(asked, &lag);
     let started = started(asked, &Process::read());
     Json::of(&Overview {
         now_ms: asked.now.0,
@@ -55,6 +75,8 @@ pub(super) fn overview(asked: &Asked<'_>) -> Result<Json, Failed> {
         offline_partitions: lag.topics.values().flat_map(|topic| &topic.partitions).filter(|flow| flow.offline).count(),
         groups,
         worst_group: worst.map(|(ms, lag, Reverse(id))| WorstGroup { group: id.to_string(), lag_seconds: ms.map(seconds), lag }),
+        held_back_partitions: held_back.len(),
+        held_back: held_back.into_iter().take(HELD_BACK_MAX).collect(),
         produce_records_per_second: topics.iter().map(|topic| topic.rate()).sum(),
         produce_bytes_per_second: topics.iter().map(|topic| topic.bytes_rate()).sum(),
         size_bytes,

@@ -3,12 +3,13 @@
 use super::{
     super::view::{self, Assigned, GroupDetail, GroupPartition, Groups, Member, Rebalance, Unowned},
     Asked, Failed, Json, LIMIT_DEFAULT, LIMIT_MAX, seconds,
+    topics::open_transaction,
 };
 use crate::{
     group::{End, Story, UNOWNED_MAX, names},
     lag::{
         GroupLag, State,
-        partition::{Behind, CatchUp, Reader, catch_up},
+        partition::{Behind, CatchUp, Marks, Reader, catch_up},
     },
     types::{Millis, TopicName},
 };
@@ -98,6 +99,7 @@ fn view(id: &str, group: &GroupLag, summary: &crate::lag::group::Summary, points
         pending_partitions: summary.pending,
         stuck_partitions: summary.stuck,
         beyond_end_partitions: summary.beyond,
+        held_back_partitions: summary.held_back,
         rebalances: group.rebalances.values().sum(),
         rebalancing_since_ms: group.rebalancing_since.map(|at| at.0),
         unowned_partition_seconds: group.unowned_ms() as f64 / 1_000.0,
@@ -135,6 +137,7 @@ fn partition(
     let marks = flow.and_then(|flow| flow.marks);
     let owner = reader.owner.and_then(|place| group.described.members.get(place));
     let first = behind.and_then(|behind| behind.first);
+    let end = |marks: &Marks| if reader.read_committed { marks.last_stable } else { marks.high_watermark };
     let (consumed, produced) = (reader.consumed.per_second(), flow.and_then(|flow| flow.records.per_second()));
     let catch_up = behind.map_or(CatchUp::Unknown, |behind| catch_up(behind.records, consumed, produced));
     GroupPartition {
@@ -148,7 +151,7 @@ fn partition(
         committed_at_ms: reader.commit.map(|commit| commit.at.0),
         commit_age_seconds: reader.commit.map(|commit| seconds(asked.now.0.saturating_sub(commit.at.0))),
         log_start: marks.map(|marks| marks.log_start.0),
-        end: marks.map(|marks| if reader.read_committed { marks.last_stable.0 } else { marks.high_watermark.0 }),
+        end: marks.map(|marks| end(&marks).0),
         first_unconsumed: first.map(|first| first.offset.0),
         lag: behind.map(|behind| behind.records),
         lag_seconds: behind.and_then(|behind| behind.ms).map(seconds),
@@ -162,6 +165,8 @@ fn partition(
         catch_up_seconds: catch_up.seconds(),
         catches_up: catch_up.comes(),
         read_committed: reader.read_committed,
+        open_transaction: flow.filter(|_| reader.read_committed).and_then(|flow| open_transaction(asked.now, flow)),
+        held_back: marks.map_or(0, |marks| marks.high_watermark.0.saturating_sub(end(&marks).0).max(0)),
         pending: behind.is_some_and(|behind| behind.pending),
         stalled_seconds: behind.and_then(|behind| behind.stalled_ms).map(seconds),
         stuck: behind.is_some_and(|behind| behind.is_stuck(reader.reading)),

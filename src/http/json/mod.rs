@@ -108,7 +108,8 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn sight(&self) -> Sight<'_> {
         let context = &self.broker.context;
-        Sight { image: &self.image, logs: &context.logs, groups: &context.groups, now: self.now }
+        let (logs, groups, transactions) = (&context.logs, &context.groups, &context.transactions);
+        Sight { image: &self.image, logs, groups, transactions, now: self.now }
     }
 
     /// The lag as it is now.

@@ -7,8 +7,9 @@ use super::{
 use crate::{
     cluster::Topic,
     config::describe::{Described, Source},
-    lag::{GroupLag, Reading, State},
+    lag::{GroupLag, Reading, State, topic::Flow},
     log::PartitionLog,
+    types::Millis,
 };
 use std::{cmp::Reverse, sync::Arc};
 
@@ -36,7 +37,7 @@ pub(super) fn detail(asked: &Asked<'_>) -> Result<Json, Failed> {
     Json::of(&TopicDetail {
         now_ms: asked.now.0,
         topic: view(&lag, topic, &logs),
-        partitions_list: partitions(&lag, topic, &logs),
+        partitions_list: partitions(asked.now, &lag, topic, &logs),
         configs: described.into_iter().map(config).collect(),
         consumers,
     })
@@ -77,7 +78,20 @@ fn view(lag: &State, topic: &Topic, logs: &[Option<Arc<PartitionLog>>]) -> view:
     }
 }
 
-fn partitions(lag: &State, topic: &Topic, logs: &[Option<Arc<PartitionLog>>]) -> Vec<TopicPartition> {
+/// The oldest open transaction of a partition.
+pub(super) fn open_transaction(now: Millis, flow: &Flow) -> Option<OpenTransaction> {
+    let open = flow.open?;
+    Some(OpenTransaction {
+        producer_id: open.producer_id.0,
+        transactional_id: flow.ended_by.transactional_id().map(str::to_owned),
+        ended_by: flow.ended_by.name().to_owned(),
+        since_ms: open.since.0,
+        age_seconds: seconds(open.age_ms(now)),
+        first_offset: open.first_offset.0,
+    })
+}
+
+fn partitions(now: Millis, lag: &State, topic: &Topic, logs: &[Option<Arc<PartitionLog>>]) -> Vec<TopicPartition> {
     let flow = lag.topics.get(&topic.name).filter(|flow| flow.id == topic.id);
     let all = flow.map_or(0.0, |flow| flow.rate());
     let one = |((partition, state), log): ((crate::types::PartitionIndex, &crate::cluster::PartitionState), &Option<Arc<PartitionLog>>)| {
@@ -102,11 +116,7 @@ fn partitions(lag: &State, topic: &Topic, logs: &[Option<Arc<PartitionLog>>]) ->
                 None => Some("its directory is in none of log.dirs".to_owned()),
                 Some(log) => log.offline_reason().map(str::to_owned),
             },
-            open_transaction: flow.and_then(|flow| flow.open).map(|open| OpenTransaction {
-                producer_id: open.producer_id.0,
-                since_ms: open.since.0,
-                first_offset: open.first_offset.0,
-            }),
+            open_transaction: flow.and_then(|flow| open_transaction(now, flow)),
         }
     };
     topic.indexed().zip(logs).map(one).collect()
