@@ -97,8 +97,9 @@ impl Producer {
     /// As [`again`].
     pub fn add(&mut self, topic: &str, partitions: &[i32]) -> Result<()> {
         let (id, epoch) = self.producer;
-        let topic =
-            AddPartitionsToTxnTopic::default().with_name(TopicName(StrBytes::from_string(topic.to_owned()))).with_partitions(partitions.to_vec());
+        let topic = AddPartitionsToTxnTopic::default()
+            .with_name(TopicName(StrBytes::from_string(topic.to_owned())))
+            .with_partitions(partitions.to_vec());
         let add = AddPartitionsToTxnRequest::default()
             .with_v3_and_below_transactional_id(self.id.clone())
             .with_v3_and_below_producer_id(ProducerId(id))

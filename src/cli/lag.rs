@@ -208,7 +208,8 @@ mod tests {
             serde_json::from_str(&text).unwrap()
         };
         assert_eq!(held_back(&partition("null")), None);
-        let known = r#"{"producer_id":9,"transactional_id":"pay\n","ended_by":"coordinator","since_ms":1,"age_seconds":2280.0,"first_offset":7}"#;
+        let known =
+            r#"{"producer_id":9,"transactional_id":"pay\n","ended_by":"coordinator","since_ms":1,"age_seconds":2280.0,"first_offset":7}"#;
         let said = "t-3 stops at 7, 5 below its high watermark: producer 9 (pay\\n) has a transaction open for 38m00s\n";
         assert_eq!(held_back(&partition(known)).as_deref(), Some(said));
         let hangs = r#"{"producer_id":9,"transactional_id":null,"ended_by":"nobody","since_ms":1,"age_seconds":2280.0,"first_offset":7}"#;

@@ -6,8 +6,8 @@ use super::{
     topics::open_transaction,
 };
 use crate::{
-    log::{DirInfo, DirStatus},
     lag::State,
+    log::{DirInfo, DirStatus},
     telemetry::process::Process,
     types::{Millis, TopicPartition},
 };
