@@ -78,7 +78,7 @@ pub struct ConsumerMemberMetadata {
     pub client_id: Arc<str>,
     pub client_host: Arc<str>,
     pub subscribed_topic_names: BTreeSet<Arc<str>>,
-    /// Empty is none, as `None` is.
+    /// Never empty.
     pub subscribed_topic_regex: Option<Arc<str>>,
     pub rebalance_timeout_ms: i32,
     pub server_assignor: Option<Arc<str>>,

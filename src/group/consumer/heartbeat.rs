@@ -92,7 +92,7 @@ impl Heartbeat {
             client_id: self.client_id.clone(),
             client_host: self.client_host.clone(),
             subscribed_topic_names: self.subscribed_topic_names.clone().unwrap_or_else(|| metadata.subscribed_topic_names.clone()),
-            subscribed_topic_regex: or(&self.subscribed_topic_regex, &metadata.subscribed_topic_regex),
+            subscribed_topic_regex: or(&self.subscribed_topic_regex, &metadata.subscribed_topic_regex).filter(|regex| !regex.is_empty()),
             rebalance_timeout_ms: if self.rebalance_timeout_ms == -1 { metadata.rebalance_timeout_ms } else { self.rebalance_timeout_ms },
             server_assignor: or(&self.server_assignor, &metadata.server_assignor),
             classic: None,
@@ -107,7 +107,10 @@ impl Heartbeat {
             && self.client_id == metadata.client_id
             && self.client_host == metadata.client_host
             && self.subscribed_topic_names.as_ref().is_none_or(|names| *names == metadata.subscribed_topic_names)
-            && same(&self.subscribed_topic_regex, &metadata.subscribed_topic_regex)
+            && self
+                .subscribed_topic_regex
+                .as_deref()
+                .is_none_or(|regex| regex == metadata.subscribed_topic_regex.as_deref().unwrap_or_default())
             && (self.rebalance_timeout_ms == -1 || self.rebalance_timeout_ms == metadata.rebalance_timeout_ms)
             && same(&self.server_assignor, &metadata.server_assignor)
             && metadata.classic.is_none()
@@ -361,8 +364,7 @@ impl<'a> ConsumerDraft<'a> {
         let offered = self.around.settings.group_consumer_assignors;
         let assignor = self.group.assignor(&offered);
         let names_changed = old.subscribed_topic_names != new.subscribed_topic_names;
-        let regex_of = |metadata: &ConsumerMemberMetadata| metadata.subscribed_topic_regex.clone().filter(|regex| !regex.is_empty());
-        let regex_changed = regex_of(old) != regex_of(&new);
+        let regex_changed = old.subscribed_topic_regex != new.subscribed_topic_regex;
         if is_new || *old != new {
             self.put(ConsumerRecord::Member(id.clone(), Some(new)));
         }

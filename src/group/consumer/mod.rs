@@ -230,7 +230,7 @@ impl ConsumerMember {
 
     /// Its regular expression, if it subscribes by one.
     pub fn regex(&self) -> Option<&Arc<str>> {
-        self.metadata.subscribed_topic_regex.as_ref().filter(|regex| !regex.is_empty())
+        self.metadata.subscribed_topic_regex.as_ref()
     }
 
     /// Whether more than its epoch is another.

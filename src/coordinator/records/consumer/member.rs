@@ -3,8 +3,9 @@
 //! ```text
 //! key       group text · member text
 //! value     instance id nullable text · rack id nullable text · client id text · client host text · topic names [text] ·
-//!           regular expression nullable text · rebalance timeout i32 · assignor nullable text · tag 0: classic, if it speaks that protocol
-//! classic   1 i8 · session timeout i32 · protocols [protocol]
+//!           regular expression nullable text, empty for none · rebalance timeout i32 · assignor nullable text · tag 0: classic
+//! classic   1, session timeout i32, protocols [protocol]; or 0, if it doesn't speak that protocol (without the tag Kafka takes it for one that
+//!           does, and has no protocols)
 //! protocol  name text · metadata bytes
 //! ```
 
@@ -16,6 +17,10 @@ use crate::{
 };
 use bytes::{BufMut, Bytes};
 
+/// What a struct begins with that may be null.
+const IS_NULL: u8 = 0;
+const IS_THERE: u8 = 1;
+
 /// The bytes of a protocol all of whose fields are empty.
 const PROTOCOL_BYTES_MIN: usize = 3;
 
@@ -26,19 +31,16 @@ pub fn encode(value: &ConsumerMemberMetadata) -> Result<Vec<u8>, TooLong> {
     compact::put_text(&mut out, &value.client_id)?;
     compact::put_text(&mut out, &value.client_host)?;
     compact::put_texts(&mut out, &value.subscribed_topic_names)?;
-    compact::put_nullable_text(&mut out, value.subscribed_topic_regex.as_deref())?;
+    compact::put_text(&mut out, value.subscribed_topic_regex.as_deref().unwrap_or_default())?;
     out.put_i32(value.rebalance_timeout_ms);
     compact::put_nullable_text(&mut out, value.server_assignor.as_deref())?;
-    match &value.classic {
-        None => compact::put_no_tags(&mut out),
-        Some(classic) => compact::put_tag(&mut out, &encode_classic(classic)?)?,
-    }
+    let classic = value.classic.as_ref().map_or_else(|| Ok(vec![IS_NULL]), encode_classic)?;
+    compact::put_tag(&mut out, &classic)?;
     Ok(out)
 }
 
 fn encode_classic(classic: &ClassicMemberMetadata) -> Result<Vec<u8>, TooLong> {
-    // The struct may be null: this byte says that it isn't.
-    let mut out = vec![1];
+    let mut out = vec![IS_THERE];
     out.put_i32(classic.session_timeout_ms);
     compact::put_len(&mut out, classic.protocols.len())?;
     for protocol in &*classic.protocols {
@@ -58,7 +60,7 @@ pub fn decode(bytes: Bytes) -> Result<ConsumerMemberMetadata, Malformed> {
         client_id: text(&mut reader)?,
         client_host: text(&mut reader)?,
         subscribed_topic_names: compact::texts(&mut reader)?,
-        subscribed_topic_regex: nullable_text(&mut reader)?,
+        subscribed_topic_regex: nullable_text(&mut reader)?.filter(|regex| !regex.is_empty()),
         rebalance_timeout_ms: reader.i32()?,
         server_assignor: nullable_text(&mut reader)?,
         classic: None,
@@ -73,7 +75,7 @@ pub fn decode(bytes: Bytes) -> Result<ConsumerMemberMetadata, Malformed> {
 }
 
 fn decode_classic(mut reader: Reader) -> Result<Option<ClassicMemberMetadata>, Malformed> {
-    if reader.i8()? < 0 {
+    if reader.i8()? <= 0 {
         return Ok(None);
     }
     let session_timeout_ms = reader.i32()?;
