@@ -48,7 +48,7 @@ impl ApacheKafka {
         let (kafka, controller) = (free_port()?, free_port()?);
         let properties = temp.path().join("server.properties");
         std::fs::write(&properties, server_properties(temp.path(), kafka, controller, options))?;
-        let cluster_id = URL_SAFE_NO_PAD.encode(uuid::Uuid::new_v4().into_bytes());
+        let cluster_id = cluster_id();
         run(
             tools::java("kafka.tools.StorageTool")?
                 // Eligible leader replicas make a dynamic config of min.insync.replicas, which no administrator asked for.
@@ -154,6 +154,12 @@ impl Drop for ApacheKafka {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A random one. As in `Uuid.randomUuid` of Kafka's, none that begins with a dash: the tools take that for an option.
+fn cluster_id() -> String {
+    let mut random = std::iter::repeat_with(|| URL_SAFE_NO_PAD.encode(uuid::Uuid::new_v4().into_bytes()));
+    random.find(|id| !id.starts_with('-')).unwrap_or_default()
 }
 
 fn log_path(directory: &Path) -> PathBuf {

@@ -54,6 +54,15 @@ pub fn offsets_topic(bootstrap: &str, formatter: &str, partition: usize) -> Resu
     Ok(String::from_utf8(output.stdout)?.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect())
 }
 
+/// All records of `__consumer_offsets`, as Apache Kafka's generated classes read them, with what they are: see `programs/OffsetsTopic.java`.
+///
+/// # Errors
+/// If one of them is not, byte for byte, what those classes would write.
+pub fn offsets_records(bootstrap: &str) -> Result<Vec<serde_json::Value>> {
+    let output = run(&mut crate::programs::offsets_topic(bootstrap)?, &[], WAIT)?;
+    String::from_utf8(output.stdout)?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
 /// Records that are lines of text.
 pub fn lines() -> Vec<Record> {
     let header = |name: &str, value: &str| (name.to_owned(), Some(value.as_bytes().to_vec()));

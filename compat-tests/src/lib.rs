@@ -3,7 +3,7 @@
 //! - [`Broker`] is a running highwater, [`ApacheKafka`] a running Apache Kafka of the Maven jars, [`Target`] the one that this run is about.
 //! - [`clock`] is a wall clock that the test sets for a broker.
 //! - [`driver`] runs a client as a command; `clients/` has the programs. [`member`] is one that reads in a group meanwhile, [`seat`] one that
-//!   sits in it and commits what it is told.
+//!   sits in it and commits what it is told, [`heartbeats`] those of a member of a consumer group.
 //! - [`wire`] is a connection that says exactly what a test wants said, right or wrong; [`batch`] makes the batches for it,
 //!   [`transactional`] brings a producer to its coordinator.
 //! - [`steady`] is a producer that goes on whatever happens, and holds the broker to what it was told.
@@ -32,6 +32,7 @@ pub mod corpus;
 pub mod driver;
 pub mod dump_log;
 pub mod feed;
+pub mod heartbeats;
 pub mod http;
 pub mod kcat;
 pub mod md5sums;

@@ -123,6 +123,16 @@ pub fn log_dirs(args: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
+/// `OffsetsTopic.java`: all of `__consumer_offsets`, by Apache Kafka's own classes.
+///
+/// # Errors
+/// If the jars aren't installed.
+pub fn offsets_topic(bootstrap: &str) -> Result<Command> {
+    let mut command = java_source("OffsetsTopic.java")?;
+    command.arg(bootstrap);
+    Ok(command)
+}
+
 /// `Tools.java`: see [`crate::toolbox`].
 ///
 /// # Errors

@@ -33,6 +33,8 @@ const REBALANCE_TIMEOUT_MS: i32 = 10_000;
 const NONE: i16 = 0;
 const COORDINATOR_LOAD_IN_PROGRESS: i16 = 14;
 const COORDINATOR_NOT_AVAILABLE: i16 = 15;
+/// Of Apache Kafka, which names a coordinator before that knows.
+const NOT_COORDINATOR: i16 = 16;
 const REBALANCE_IN_PROGRESS: i16 = 27;
 const MEMBER_ID_REQUIRED: i16 = 79;
 /// The version of both formats of the consumer's embedded protocol.
@@ -215,7 +217,7 @@ impl Sitting {
                 self.member = joined.member_id.to_string();
                 return Ok(false);
             }
-            COORDINATOR_LOAD_IN_PROGRESS | COORDINATOR_NOT_AVAILABLE | REBALANCE_IN_PROGRESS => return Ok(false),
+            COORDINATOR_LOAD_IN_PROGRESS | COORDINATOR_NOT_AVAILABLE | NOT_COORDINATOR | REBALANCE_IN_PROGRESS => return Ok(false),
             code => bail!("JoinGroup of {} was answered {code}", self.group),
         }
         self.member = joined.member_id.to_string();
@@ -324,7 +326,7 @@ fn commit_once_loaded(client: &mut Client, group: &str, offsets: &[(&str, i32, i
         let request = commit(group, offsets).with_generation_id_or_member_epoch(-1);
         match committed(&client.ask(7, &request)?)? {
             NONE => return Ok(()),
-            COORDINATOR_LOAD_IN_PROGRESS | COORDINATOR_NOT_AVAILABLE if Instant::now() < deadline => {
+            COORDINATOR_LOAD_IN_PROGRESS | COORDINATOR_NOT_AVAILABLE | NOT_COORDINATOR if Instant::now() < deadline => {
                 thread::sleep(Duration::from_millis(20))
             }
             code => bail!("the commit of {group} was answered {code}"),

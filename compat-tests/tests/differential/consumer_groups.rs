@@ -7,49 +7,17 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
+use compat_tests::heartbeats;
+pub use compat_tests::heartbeats::{JOIN, LEAVE, Owned, STATIC_LEAVE, given, heartbeat, join, owning};
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use kafka_protocol::messages::{
-    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, DeleteGroupsRequest, OffsetCommitRequest,
-    OffsetFetchRequest,
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, DeleteGroupsRequest, OffsetCommitRequest, OffsetFetchRequest,
 };
-use uuid::Uuid;
 
 use crate::groups::{coordinated, describe as describe_classic, gid, list};
 use crate::requests::{NOBODY, text, topic_name};
 use crate::side::{Side, compare};
-
-/// Member epochs that mean something else (`ConsumerGroupHeartbeatRequest`).
-pub const JOIN: i32 = 0;
-pub const LEAVE: i32 = -1;
-const STATIC_LEAVE: i32 = -2;
-
-/// Partitions by topic id, as a member says what it owns.
-pub type Owned = Vec<(Uuid, Vec<i32>)>;
-
-/// A heartbeat that says nothing but that the member is there.
-pub fn heartbeat(group: &str, member: &str, epoch: i32) -> ConsumerGroupHeartbeatRequest {
-    ConsumerGroupHeartbeatRequest::default().with_group_id(gid(group)).with_member_id(text(member)).with_member_epoch(epoch)
-}
-
-pub fn join(group: &str, member: &str, topics: &[&str]) -> ConsumerGroupHeartbeatRequest {
-    heartbeat(group, member, JOIN)
-        .with_rebalance_timeout_ms(60_000)
-        .with_subscribed_topic_names(Some(topics.iter().map(|name| topic_name(name)).collect()))
-        .with_topic_partitions(Some(Vec::new()))
-}
-
-pub fn owning(owned: &[(Uuid, Vec<i32>)]) -> Option<Vec<TopicPartitions>> {
-    let topic = |(id, partitions): &(Uuid, Vec<i32>)| TopicPartitions::default().with_topic_id(*id).with_partitions(partitions.clone());
-    Some(owned.iter().map(topic).collect())
-}
-
-/// What an answer gives.
-pub fn given(answer: &ConsumerGroupHeartbeatResponse) -> Option<Owned> {
-    let topics = &answer.assignment.as_ref()?.topic_partitions;
-    Some(topics.iter().map(|topic| (topic.topic_id, topic.partitions.clone())).collect())
-}
 
 /// Waits until the group's coordinator knows a topic, which it may hear of after everybody else: a member joins and leaves. Nothing is left of
 /// the group.
@@ -64,25 +32,15 @@ pub fn heard_of(side: &mut Side, group: &str, topic: &str, partitions: usize) ->
     Ok(())
 }
 
-/// Joins as a member that makes its own id, and takes what it is given until it has `count` partitions; its epoch and partitions.
+/// [`heartbeats::settled`] by the script's connection.
 ///
 /// # Errors
-/// If it never has as many.
+/// As that.
 pub fn settled(side: &mut Side, group: &str, member: &str, topics: &[&str], count: usize) -> Result<(i32, Owned)> {
-    let mut answer = side.quiet_beat(1, &join(group, member, topics))?;
-    let mut owned = given(&answer).unwrap_or_default();
-    for _ in 0..200 {
-        if answer.error_code == 0 && owned.iter().map(|(_, partitions)| partitions.len()).sum::<usize>() == count {
-            return Ok((answer.member_epoch, owned));
-        }
-        let said = heartbeat(group, member, answer.member_epoch).with_topic_partitions(owning(&owned));
-        answer = side.quiet_beat(1, &said)?;
-        owned = given(&answer).unwrap_or(owned);
-    }
-    anyhow::bail!("{member} of {group} owns {owned:?} after {answer:?}")
+    heartbeats::settled(side.client(), &join(group, member, topics), count)
 }
 
-fn commit(group: &str, member: &str, epoch: i32, topic: &str) -> OffsetCommitRequest {
+pub fn commit(group: &str, member: &str, epoch: i32, topic: &str) -> OffsetCommitRequest {
     let partition = OffsetCommitRequestPartition::default().with_committed_offset(7).with_committed_leader_epoch(0);
     let topic = OffsetCommitRequestTopic::default()
         .with_name(topic_name(topic))
@@ -402,7 +360,7 @@ fn subscriptions_by_expression() {
             let answer = side.quiet_beat(1, &full)?;
             Ok(given(&answer).is_some_and(|given| given.len() == 2))
         })?;
-        let answer = side.beat("join again", 1, &by("me", "cg-regex-[a-z]"))?;
+        let answer = side.quiet_beat(1, &by("me", "cg-regex-[a-z]"))?;
         let (mut epoch, owned) = (answer.member_epoch, given(&answer).unwrap_or_default());
         describe_members(side, "cg-regex")?;
         // Nothing, taken back, and by name too.

@@ -79,7 +79,7 @@ pub fn leave(version: i16, group: &str, members: &[(&str, Option<&str>)]) -> Lea
 }
 
 /// Offsets for partition 0 with metadata, for 1 without, and for a partition and a topic that aren't there.
-fn commit(version: i16, group: &str, topic: &str, member: &str, generation: i32, metadata: &str) -> OffsetCommitRequest {
+pub fn commit(version: i16, group: &str, topic: &str, member: &str, generation: i32, metadata: &str) -> OffsetCommitRequest {
     let partition = |index, metadata: Option<&str>| {
         OffsetCommitRequestPartition::default()
             .with_partition_index(index)

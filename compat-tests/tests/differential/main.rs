@@ -11,6 +11,7 @@ mod configs;
 mod consumer_groups;
 mod fetch;
 mod group_configs;
+mod group_records;
 mod group_tools;
 mod groups;
 mod log_dirs;

@@ -166,6 +166,11 @@ impl Side {
         toolbox.as_mut().context("it is open")?.run(class, &self.address.to_string(), args)
     }
 
+    /// The script's connection.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
     /// Where the broker speaks Kafka.
     pub fn address(&self) -> SocketAddr {
         self.address
