@@ -151,7 +151,7 @@ fn aiokafka_eager() {
 fn static_members(client: Client, strategy: Strategy) {
     Target::with(|target| {
         let bootstrap = target.bootstrap();
-        let topic = format!("static-{}", client.name());
+        let topic = format!("static-{}-{strategy:?}", client.name());
         let join = |instance| Member::start(client, &bootstrap, &topic, &topic, strategy, Some(instance));
         Client::Python.create(&bootstrap, &topic, PARTITIONS)?;
         let (one, two) = (join("one")?, join("two")?);
@@ -179,6 +179,17 @@ fn confluent_kafka_python_static() {
 #[test]
 fn kafka_clients_static() {
     static_members(Client::Java, Strategy::CooperativeSticky);
+}
+
+/// It leaves for a while: its partitions wait for it.
+#[test]
+fn confluent_kafka_python_static_kip_848() {
+    static_members(Client::Python, Strategy::Consumer);
+}
+
+#[test]
+fn kafka_clients_static_kip_848() {
+    static_members(Client::Java, Strategy::Consumer);
 }
 
 #[test]
@@ -236,8 +247,9 @@ fn libraries_share_a_group() {
 fn more_members_than_partitions(client: Client, strategy: Strategy) {
     Target::with(|target| {
         let bootstrap = target.bootstrap();
-        Client::Python.create(&bootstrap, "few", 2)?;
-        let join = || Member::start(client, &bootstrap, "few", "few", strategy, None);
+        let few = format!("few-{}-{strategy:?}", client.name());
+        Client::Python.create(&bootstrap, &few, 2)?;
+        let join = || Member::start(client, &bootstrap, &few, &few, strategy, None);
         let mut members = vec![join()?, join()?, join()?, join()?];
         wait_for_even_shares(&members.iter().collect::<Vec<_>>(), 2)?;
         for left in [3, 2, 1] {
@@ -258,6 +270,50 @@ fn more_members_than_partitions_cooperative() {
 #[test]
 fn more_members_than_partitions_kip_848() {
     more_members_than_partitions(Client::Python, Strategy::Consumer);
+}
+
+#[test]
+fn more_kafka_clients_than_partitions_cooperative() {
+    more_members_than_partitions(Client::Java, Strategy::CooperativeSticky);
+}
+
+#[test]
+fn more_kafka_clients_than_partitions_kip_848() {
+    more_members_than_partitions(Client::Java, Strategy::Consumer);
+}
+
+/// Libraries that speak only the classic protocol in one group with members that speak KIP-848's, as in the middle of a migration, while
+/// both kinds come and go.
+#[test]
+fn libraries_of_both_protocols_share_a_group() {
+    Target::with(|target| {
+        let bootstrap = target.bootstrap();
+        Client::Python.create(&bootstrap, "both", PARTITIONS)?;
+        let join = |client, strategy| Member::start(client, &bootstrap, "both", "both", strategy, None);
+        let classic = [Client::Franz, Client::Sarama, Client::Node, Client::Aio];
+        let newer = [Client::Python, Client::Java];
+        let mut members = classic.into_iter().map(|client| join(client, Strategy::Range)).collect::<Result<Vec<_>>>()?;
+        wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS).context("the classic ones")?;
+        members.extend(newer.into_iter().map(|client| join(client, Strategy::Consumer)).collect::<Result<Vec<_>>>()?);
+        wait_for_even_shares(&members.iter().collect::<Vec<_>>(), PARTITIONS).context("the newer ones came")?;
+        let listed = console::consumer_groups(&bootstrap, &["--list", "--type"])?;
+        ensure!(listed.lines().any(|line| line.starts_with("both") && line.contains("Consumer")), "--list --type:\n{listed}");
+        produce(target, "both", 5)?;
+        wait_for_all(&members.iter().collect::<Vec<_>>(), "all is read", |seen| read(seen) == offsets(5))?;
+        // Two classic ones and a newer one go; one of each comes.
+        let mut gone = Vec::new();
+        for at in [4, 1, 0] {
+            gone.push(members.remove(at).close()?);
+        }
+        members.push(join(Client::Franz, Strategy::Range)?);
+        members.push(join(Client::Python, Strategy::Consumer)?);
+        let all: Vec<&Member> = members.iter().collect();
+        wait_for_even_shares(&all, PARTITIONS).context("some left, others came")?;
+        produce(target, "both", 5)?;
+        wait_for_all(&all, "all is read", |seen| read(seen.iter().chain(&gone)) == offsets(10))?;
+        gone.extend(members.iter().map(Member::seen));
+        ensure_one_reader(&gone)
+    });
 }
 
 /// A group goes over to KIP-848's protocol and back, a client at a time, while it reads: no record is left out, and none has two readers.
