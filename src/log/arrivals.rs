@@ -108,6 +108,12 @@ impl Arrivals {
         Some(self.encode(topic, end))
     }
 
+    /// The log ends at `end` now: what comes there arrives anew. The file is gone.
+    pub fn truncate(&mut self, end: Offset) {
+        self.entries.truncate(self.entries.partition_point(|(offset, _)| *offset < end));
+        self.dirty = true;
+    }
+
     /// It could not be written.
     pub fn note_unwritten(&mut self) {
         self.dirty = true;

@@ -40,6 +40,8 @@ pub enum AppendError {
     Offline(String),
     #[error("no room in the data directory {}", .0.display())]
     NoRoom(PathBuf),
+    #[error("the log was truncated to end at {0} meanwhile")]
+    Truncated(Offset),
     #[error("write the log: {0}")]
     Io(#[source] io::Error),
 }
@@ -58,6 +60,7 @@ impl From<&AppendError> for ErrorCode {
             AppendError::FencedProducer { .. } => Self::InvalidProducerEpoch,
             AppendError::FencedCoordinator { .. } => Self::TransactionCoordinatorFenced,
             AppendError::InvalidTxnState(_) => Self::InvalidTxnState,
+            AppendError::Truncated(_) => Self::NotLeaderOrFollower,
             AppendError::Offline(_) | AppendError::NoRoom(_) | AppendError::Io(_) => Self::KafkaStorageError,
         }
     }
@@ -75,6 +78,19 @@ pub enum LogError {
     #[error("partition {0} exists already")]
     Exists(TopicPartition),
     #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Why a log was not truncated.
+#[derive(Debug, thiserror::Error)]
+pub enum TruncateError {
+    #[error("offset {target} is below the log's start ({log_start})")]
+    BelowStart { target: Offset, log_start: Offset },
+    #[error("the partition is offline: {0}")]
+    Offline(String),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("truncate the log: {0}")]
     Io(#[from] io::Error),
 }
 

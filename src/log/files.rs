@@ -65,6 +65,9 @@ pub const PROBE_FILE: &str = ".highwater-probe";
 /// In a partition's directory that has taken another one's place in another data directory, until that one has lost its name.
 pub const MOVED_FILE: &str = ".highwater-moved";
 
+/// In a partition's directory while its log is being truncated.
+pub const TRUNCATING_FILE: &str = ".highwater-truncating";
+
 const NAME_BYTES_MAX: usize = 255;
 
 /// The file's name: the offset in 20 digits, and the suffix.

@@ -129,6 +129,11 @@ impl OffsetIndex {
         self.entries.truncate(len);
     }
 
+    /// Drops the entries of batches that begin at or after `position`.
+    pub fn truncate_from(&mut self, position: u64) {
+        self.entries.truncate(self.entries.partition_point(|e| u64::from(split(*e).1) < position));
+    }
+
     /// The file's bytes.
     pub fn bytes(&self) -> &[u8] {
         self.entries.as_flattened()

@@ -125,7 +125,7 @@ impl PartitionLog {
         Ok(outlook)
     }
 
-    /// Raised whenever compaction changes which records are there.
+    /// Raised whenever compaction or a truncation changes which records are there.
     pub fn shape(&self) -> u64 {
         self.shape.load(Ordering::Acquire)
     }

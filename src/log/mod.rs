@@ -33,12 +33,14 @@ mod read;
 mod recover;
 mod relocate;
 mod rounds;
+mod resume;
 mod scan;
 mod segment;
 mod sync;
 mod transactions;
 mod trim;
 
+mod truncate;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
@@ -48,9 +50,11 @@ mod tests;
 #[cfg(test)]
 mod transaction_tests;
 
+#[cfg(test)]
+mod truncate_tests;
 pub use compact::{CleanError, Cleaned, CompactSettings, Compactor};
 pub use dir_info::{DirInfo, FutureInfo};
-pub use error::{AppendError, DeleteRecordsError, LogError, MoveError, ReadError, RecordError};
+pub use error::{AppendError, DeleteRecordsError, LogError, MoveError, ReadError, RecordError, TruncateError};
 pub use health::DirStatus;
 pub use logs::{FoundPartition, LogSettings, Logs, PartitionSpec};
 pub use look::{Look, OldestOpen, Outlook, Visible};

@@ -11,6 +11,7 @@ mod compaction;
 mod crashes;
 mod moving;
 mod removal;
+mod truncating;
 
 use checks::*;
 
@@ -74,6 +75,8 @@ struct Model {
     sequences: BTreeMap<i64, BTreeMap<i64, i32>>,
     /// What a compaction that failed or was cut short may have removed.
     may_go: BTreeSet<i64>,
+    /// How far compaction may have looked at transactions: the last stable offset when it last ran.
+    compacted_to: i64,
 }
 
 struct World {
@@ -172,7 +175,7 @@ impl World {
     fn step(&mut self) {
         self.now = self.now.plus(self.random.below(1_500) as i64);
         let partition = self.random.below(2) as usize;
-        match self.random.below(120) {
+        match self.random.below(124) {
             0..=29 => self.append_plain(partition),
             30..=49 => self.append_idempotent(partition),
             50..=64 => self.append_transactional(partition),
@@ -198,7 +201,9 @@ impl World {
             109..=114 => self.crash_while_removing(partition),
             115 | 116 => self.move_partition(partition),
             117 => self.give_up_a_move(partition),
-            _ => self.crash_while_moving(partition),
+            118 | 119 => self.crash_while_moving(partition),
+            120 | 121 => self.truncate(partition),
+            _ => self.crash_while_truncating(partition),
         }
     }
 }

@@ -198,7 +198,7 @@ impl Logs {
             one.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
             *one.reached.lock() = Some((Arc::clone(segment), reached));
         };
-        let mut copy = Copy::begin(log, &one.future, &to.health, &goes_on, &progress)?;
+        let mut copy = Copy::begin(log, &one.future, &to.health, now, &goes_on, &progress)?;
         copy.catch_up()?;
         let alone = log.reshaping.lock();
         // A compaction may have ended just now.
@@ -272,7 +272,7 @@ impl Logs {
         Ok(())
     }
 
-    /// Takes up moves that the last process had begun; their copies are made anew.
+    /// Takes up moves that the last process had begun.
     pub(super) fn resume_moves(&self) -> Result<(), LogError> {
         for (i, dir) in self.dirs.iter().enumerate() {
             for entry in self.disk.list(&dir.path)?.into_iter().filter(|entry| entry.is_dir) {

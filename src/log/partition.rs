@@ -132,7 +132,7 @@ pub struct PartitionLog {
     pub(super) stats: Stats,
     pub(super) compaction: Compaction,
     pub(super) arrivals: Mutex<Arrivals>,
-    /// Raised whenever compaction changes which records are there.
+    /// Raised whenever compaction or a truncation changes which records are there.
     pub(super) shape: AtomicU64,
 }
 
@@ -382,18 +382,30 @@ impl PartitionLog {
         if !self.syncing.has_rested_at(base) {
             self.write_snapshot(writer, base)?;
         }
+        self.begin_segment(writer, self.segments.load().to_vec(), base, now, config)?;
+        tracing::debug!(partition = %self.topic, %base, "rolled a segment");
+        Ok(())
+    }
+
+    /// A segment at `base`, to write to, after `segments`.
+    pub(super) fn begin_segment(
+        &self,
+        writer: &mut Writer,
+        mut segments: Vec<Arc<Segment>>,
+        base: Offset,
+        now: Millis,
+        config: &TopicConfig,
+    ) -> io::Result<()> {
         let segment = Arc::new(Segment::create(Arc::clone(&self.place()), base));
         if config.preallocate {
             segment.file()?.allocate(config.segment_bytes as u64)?;
         }
-        let mut segments = self.segments.load().to_vec();
         segments.push(Arc::clone(&segment));
         self.segments.store(Arc::new(segments));
         self.syncing.note_dir_change();
         writer.jitter_ms = roll_jitter_ms(&self.topic, base, config);
         (writer.created, writer.first_timestamp, writer.last_entry, writer.entries) = (now, None, 0, (0, 0));
         writer.active = segment;
-        tracing::debug!(partition = %self.topic, %base, "rolled a segment");
         Ok(())
     }
 

@@ -110,8 +110,10 @@ impl PartitionLog {
     /// with `at_least_one`, and nothing comes without. An offset above the limit of the isolation level but within the log reads nothing.
     pub fn read(&self, from: Offset, max_bytes: usize, at_least_one: bool, isolation: Isolation) -> Result<ReadSlice, ReadError> {
         let read = || self.read_once(from, max_bytes, at_least_one, isolation);
-        // The partition may just have moved to another directory.
-        let gone = |error: &ReadError| matches!(error, ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound);
+        let shape = self.shape();
+        // The partition may just have moved to another directory, or its end been cut off.
+        let gone =
+            |error: &ReadError| matches!(error, ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound || self.shape() != shape);
         read().or_else(|error| if gone(&error) { read() } else { Err(error) }).map_err(|error| {
             let marks = self.watermarks();
             // Its segment's files may have gone away under the read.

@@ -8,7 +8,7 @@
 use super::{
     LogError, PartitionSpec, checkpoints, compact,
     epochs::Epochs,
-    files::{self, EPOCHS_FILE, Kind, METADATA_FILE, Stage},
+    files::{self, EPOCHS_FILE, Kind, METADATA_FILE, Stage, TRUNCATING_FILE},
     health::DirHealth,
     index::{OffsetIndex, TimeIndex},
     io::{Disk, DiskFile, Entry, OpenMode},
@@ -68,6 +68,9 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<PartitionLog, LogError> {
     let mut recovery = Recovery::new(opening, &place, &listing)?;
     let (log_end, checked_from) = recovery.find_end(opening)?;
     let log_end = recovery.settle(opening, &listing, log_end)?;
+    if listing.iter().any(|entry| entry.name == TRUNCATING_FILE) {
+        recovery.settle_truncation()?;
+    }
     let first = recovery.segments.first().map_or(log_end, |segment| segment.base());
     let log_start = opening.log_start.unwrap_or(first).max(first).min(log_end);
     recovery.epochs.truncate_from_end(log_end);
@@ -441,10 +444,15 @@ impl<'a> Recovery<'a> {
             log_end
         };
         if self.segments.is_empty() {
-            self.producers.reset(log_end);
-            // They speak of records that are gone, and would be believed after the next crash.
-            self.snapshots.clear();
-            snapshots_in(listing).try_for_each(|(at, ..)| remove_if_there(&*self.place.disk, &self.place.path(at, Kind::Snapshot)))?;
+            // A truncation that was cut short leaves no segment, but one snapshot, just there.
+            self.snapshots.retain(|at| *at == log_end);
+            self.producers = self.newest_snapshot(log_end).unwrap_or_else(|| ProducerStates::starting_at(log_end));
+            // The others speak of records that are gone, and would be believed after the next crash.
+            let others = snapshots_in(listing).map(|(at, ..)| at).filter(|at| !self.snapshots.contains(at));
+            others
+                .collect::<Vec<_>>()
+                .into_iter()
+                .try_for_each(|at| remove_if_there(&*self.place.disk, &self.place.path(at, Kind::Snapshot)))?;
             let segment = Segment::create(Arc::clone(self.place), log_end);
             if log_end > Offset(0) {
                 // Its name alone tells from now on where the log goes on.
@@ -454,6 +462,15 @@ impl<'a> Recovery<'a> {
             self.segments.push(Arc::new(segment));
         }
         Ok(log_end)
+    }
+
+    /// A truncation was cut short: what it has taken must not be back after a power loss. The last segment or the one before it was cut.
+    fn settle_truncation(&self) -> Result<(), LogError> {
+        for segment in self.segments.iter().rev().take(2).filter(|segment| segment.size() > 0) {
+            segment.sync()?;
+        }
+        remove_if_there(&*self.place.disk, &self.place.dir.join(TRUNCATING_FILE))?;
+        Ok(self.place.disk.sync_dir(&self.place.dir)?)
     }
 
     /// Snapshots above the end speak of records that are gone; of the others those at a segment's base stay, and the newest, which is answered.
@@ -514,17 +531,17 @@ fn trusted_below(segment: &Arc<Segment>, point: Offset) -> Result<Trusted, LogEr
 /// Applies a segment's batches from `from` on to the producers, by their headers.
 fn replay(segment: &Segment, from: Offset, producers: &mut ProducerStates, buf: &mut [u8]) -> Result<(), LogError> {
     let position = segment.find(from, segment.size())?.map_or(segment.size(), |batch| batch.position);
-    replay_range(&*segment.file()?, position, segment.size(), from, producers, buf)
+    Ok(replay_range(&*segment.file()?, position, segment.size(), from, producers, buf)?)
 }
 
-fn replay_range(
+pub(super) fn replay_range(
     file: &dyn DiskFile,
     position: u64,
     end: u64,
     from: Offset,
     producers: &mut ProducerStates,
     buf: &mut [u8],
-) -> Result<(), LogError> {
+) -> io::Result<()> {
     let mut walk = Walk::new(file, position, end, buf);
     while let Some(batch) = walk.next_batch().map_err(io::Error::from)? {
         if batch.header.last_offset() >= from {

@@ -10,11 +10,12 @@ use super::{
     checkpoints::encode_metadata,
     files::{self, EPOCHS_FILE, Kind, METADATA_FILE, MOVED_FILE},
     health::DirHealth,
-    io::{Disk, DiskFile, OpenMode},
+    io::{Disk, OpenMode},
     partition::{PartitionLog, Writer},
+    resume,
     segment::{Place, Segment, optional, remove_if_there},
 };
-use crate::types::Offset;
+use crate::types::{Millis, Offset};
 use std::{
     collections::BTreeSet,
     io::{self, IoSlice},
@@ -37,9 +38,9 @@ pub type Pace<'a> = &'a (dyn Fn(u64) -> bool + Sync);
 /// The copy of one segment.
 struct Copied {
     of: Arc<Segment>,
-    /// Open while it may grow.
-    file: Option<Arc<dyn DiskFile>>,
     bytes: u64,
+    /// All of it is there, with its indexes.
+    is_complete: bool,
 }
 
 /// A log's copy that is being made.
@@ -59,20 +60,31 @@ pub(super) struct Copy<'a> {
 }
 
 impl<'a> Copy<'a> {
-    /// Begins anew in `dir`, which is there, whatever it holds.
+    /// Begins in `dir`, which is there, with what it holds of the log already.
     pub fn begin(
         log: &'a PartitionLog,
         dir: &Path,
         health: &Arc<DirHealth>,
+        now: Millis,
         pace: Pace<'a>,
         progress: &'a dyn Fn(u64, &Arc<Segment>, u64),
-    ) -> io::Result<Self> {
+    ) -> Result<Self, MoveError> {
         let disk = Arc::clone(&log.place().disk);
-        for entry in disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir) {
-            disk.remove_file(&dir.join(entry.name))?;
-        }
+        let copied = resume::copied(log, dir, health, now, pace)?;
         let (dir, health) = (dir.to_owned(), Arc::clone(health));
         let mut copy = Self { log, disk, dir, health, segments: Vec::new(), unsynced: BTreeSet::new(), pace, progress };
+        for (of, bytes) in copied {
+            let path = copy.dir.join(files::name(of.base(), Kind::Log));
+            (copy.progress)(bytes, &of, bytes);
+            copy.segments.push(Copied { of, bytes, is_complete: false });
+            copy.unsynced.insert(path);
+        }
+        for entry in copy.disk.list(&copy.dir)?.into_iter().filter(|entry| !entry.is_dir) {
+            let path = copy.dir.join(entry.name);
+            if !copy.unsynced.contains(&path) {
+                copy.disk.remove_file(&path)?;
+            }
+        }
         copy.write_file(METADATA_FILE, encode_metadata(log.topic_id()).as_bytes())?;
         Ok(copy)
     }
@@ -110,7 +122,9 @@ impl<'a> Copy<'a> {
 
     /// A copy, perhaps an empty one still, for each segment and no other: retention takes some, and compaction replaces some.
     fn arrange(&mut self, segments: &[Arc<Segment>]) -> io::Result<()> {
-        let is_there = |copied: &Copied| segments.iter().any(|segment| Arc::ptr_eq(segment, &copied.of));
+        // One that was truncated meanwhile is copied anew.
+        let is_there =
+            |copied: &Copied| segments.iter().any(|segment| Arc::ptr_eq(segment, &copied.of)) && copied.bytes <= copied.of.size();
         let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.segments).into_iter().partition(is_there);
         for copied in gone {
             for kind in Kind::OF_SEGMENT.into_iter().chain([Kind::Snapshot]) {
@@ -133,20 +147,20 @@ impl<'a> Copy<'a> {
     fn new_copy(&self, segment: &Arc<Segment>) -> io::Result<Copied> {
         let file = self.disk.open(&self.dir.join(files::name(segment.base(), Kind::Log)), OpenMode::Create)?;
         file.set_len(0)?;
-        Ok(Copied { of: Arc::clone(segment), file: Some(file), bytes: 0 })
+        Ok(Copied { of: Arc::clone(segment), bytes: 0, is_complete: false })
     }
 
     /// Copies the batches that segment `i` has got since the last call.
     fn copy_batches(&mut self, i: usize, paced: bool) -> Result<u64, MoveError> {
         let Some(copied) = self.segments.get_mut(i) else { return Ok(0) };
-        let Some(to) = copied.file.clone() else { return Ok(0) };
         let size = copied.of.size();
-        if copied.bytes >= size {
+        if copied.is_complete || copied.bytes >= size {
             return Ok(0);
         }
-        let from = copied.of.file()?;
+        let path = self.dir.join(files::name(copied.of.base(), Kind::Log));
+        let (from, to) = (copied.of.file()?, self.disk.open(&path, OpenMode::Write)?);
         let began = copied.bytes;
-        self.unsynced.insert(self.dir.join(files::name(copied.of.base(), Kind::Log)));
+        self.unsynced.insert(path);
         let mut buf = vec![0; CHUNK_BYTES.min(usize::try_from(size.saturating_sub(began)).unwrap_or(CHUNK_BYTES))];
         while copied.bytes < size {
             let want = usize::try_from(size.saturating_sub(copied.bytes)).unwrap_or(CHUNK_BYTES).min(buf.len());
@@ -164,8 +178,8 @@ impl<'a> Copy<'a> {
 
     /// A segment that isn't written to any more: its indexes and the producers' snapshot at its start.
     fn complete(&mut self, i: usize) -> io::Result<()> {
-        let Some(copied) = self.segments.get_mut(i).filter(|copied| copied.file.is_some()) else { return Ok(()) };
-        copied.file = None;
+        let Some(copied) = self.segments.get_mut(i).filter(|copied| !copied.is_complete) else { return Ok(()) };
+        copied.is_complete = true;
         let segment = Arc::clone(&copied.of);
         self.write_indexes(&segment)?;
         self.copy_snapshot(segment.base())

@@ -52,6 +52,7 @@ impl SyncWait {
             return Some(Ok(()));
         }
         match self.log.check_writable() {
+            Ok(()) if self.to > self.log.watermarks().log_end => Some(Err(AppendError::Truncated(self.log.watermarks().log_end))),
             Ok(()) if refused => Some(Err(AppendError::NoRoom(self.log.place().dir.clone()))),
             Ok(()) => None,
             Err(error) => Some(Err(error)),
@@ -96,7 +97,7 @@ impl DirHealth {
     fn run_round(&self, asked: &[Arc<PartitionLog>]) {
         // A partition that has moved to another directory since isn't on this file system: what it appended there isn't covered.
         let is_here = |log: &PartitionLog| std::ptr::eq(&*log.place().health, self);
-        let ends: Vec<_> = asked.iter().map(|log| Some(end_of_asked(log)).filter(|_| is_here(log))).collect();
+        let ends: Vec<_> = asked.iter().map(|log| Some((log.syncing.cuts(), end_of_asked(log))).filter(|_| is_here(log))).collect();
         let synced = match (asked, self.rounds.sync_all.get()) {
             ([_], _) | (_, None) => false,
             // A failure may be another's: each file tells its own.
@@ -104,8 +105,8 @@ impl DirHealth {
         };
         for (log, end) in asked.iter().zip(ends) {
             match end {
-                Some(end) if synced => {
-                    log.syncing.note_synced(end);
+                Some((cuts, end)) if synced => {
+                    log.syncing.note_synced(end, cuts);
                     log.syncing.watch.wake();
                 }
                 _ => sync_one(log),

@@ -86,6 +86,16 @@ impl Indexes {
     }
 
     /// Makes the next flush write everything anew, whatever the files hold.
+    /// Drops what is of batches at or after `position`, or that end at or after `end`. The files still have it.
+    pub fn truncate(&mut self, position: u64, end: Offset) {
+        self.offsets.truncate_from(position);
+        self.times.truncate_from(end);
+        self.aborted.truncate(txn_index::entries_below(&self.aborted, end));
+        let aborted = self.aborted.len().saturating_mul(txn_index::ENTRY_BYTES);
+        let left = [self.offsets.bytes().len(), self.times.bytes().len(), aborted];
+        self.written.iter_mut().flatten().zip(left).for_each(|(written, left)| *written = left.min(*written));
+    }
+
     pub fn rewrite(&mut self) {
         self.written = [None; 3];
     }
@@ -242,6 +252,24 @@ impl Segment {
 
     /// Sets the size after the file was cut.
     pub fn set_size(&self, size: u64) {
+    /// Cuts the file at `position`, a batch's end, and the index files to what `indexes` says that they have; all of it durably.
+    pub fn cut(&self, position: u64, indexes: Indexes, largest: Option<TimestampOffset>) -> io::Result<()> {
+        let file = self.file()?;
+        file.set_len(position)?;
+        file.sync()?;
+        let mut index = self.index.write();
+        for (kind, written) in [Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex].into_iter().zip(indexes.written) {
+            let Some(file) = optional(self.place.disk.open(&self.path(kind), OpenMode::Write))? else { continue };
+            if let Some(written) = written.map(|written| written as u64).filter(|written| file.len().is_ok_and(|len| len > *written)) {
+                file.set_len(written)?;
+                file.sync()?;
+            }
+        }
+        *self.largest.lock() = largest;
+        self.write_index(index.insert(indexes))?;
+        self.sync_index()
+    }
+
         self.size.store(size, Ordering::Release);
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Syncing {
     done: Condvar,
     /// Syncs that could not be, for lack of room, though nothing failed.
     refusals: AtomicU64,
+    /// How often the log was cut to an earlier end.
+    cuts: AtomicU64,
     /// In the directory's next round of syncs.
     pub is_asked: AtomicBool,
     /// Wakes who waits for a round.
@@ -65,6 +67,7 @@ impl Syncing {
             running: Mutex::new(false),
             done: Condvar::new(),
             refusals: AtomicU64::new(0),
+            cuts: AtomicU64::new(0),
             is_asked: AtomicBool::new(false),
             watch: Watch::default(),
         }
@@ -90,9 +93,33 @@ impl Syncing {
         self.rested.load(Ordering::Acquire) == offset.0
     }
 
-    /// Everything below `end` is durable.
-    pub fn note_synced(&self, end: Offset) {
-        self.synced.fetch_max(end.0, Ordering::AcqRel);
+    /// Everything below `end` is durable, unless the log was cut since there were `cuts`.
+    pub fn note_synced(&self, end: Offset, cuts: u64) {
+        let _no_cut = self.running.lock();
+        if self.cuts() == cuts {
+            self.synced.fetch_max(end.0, Ordering::AcqRel);
+        }
+    }
+
+    pub fn cuts(&self) -> u64 {
+        self.cuts.load(Ordering::Acquire)
+    }
+
+    /// The log ends at `end` from now on. Of the segments before the one at `closed` indexes and snapshots are as durable as they were.
+    pub fn note_cut(&self, end: Offset, closed: Offset) {
+        let _no_round_ends = self.running.lock();
+        self.cuts.fetch_add(1, Ordering::AcqRel);
+        self.synced.fetch_min(end.0, Ordering::AcqRel);
+        self.tidy.fetch_min(closed.0, Ordering::AcqRel);
+        if self.rested.load(Ordering::Acquire) > end.0 {
+            self.rested.store(-1, Ordering::Release);
+        }
+    }
+
+    /// All before the segment that begins at `base` is durable, indexes and snapshots included.
+    pub fn note_tidy(&self, base: Offset) {
+        self.synced.fetch_max(base.0, Ordering::AcqRel);
+        self.tidy.fetch_max(base.0, Ordering::AcqRel);
     }
 
     /// How many syncs there was no room for.
@@ -166,6 +193,10 @@ impl PartitionLog {
                 return Ok(());
             }
             self.check_writable()?;
+            let log_end = self.watermarks().log_end;
+            if offset > log_end {
+                return Err(AppendError::Truncated(log_end));
+            }
             let mut running = self.syncing.running.lock();
             if *running {
                 self.syncing.done.wait(&mut running);
@@ -236,7 +267,7 @@ impl PartitionLog {
     }
 
     /// The epochs are durable before the recovery point passes their batches, from which they'd come back otherwise.
-    fn sync_epochs(&self) -> io::Result<()> {
+    pub(super) fn sync_epochs(&self) -> io::Result<()> {
         if !self.epochs_dirty.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
@@ -246,7 +277,7 @@ impl PartitionLog {
             .inspect_err(|_| self.epochs_dirty.store(true, Ordering::Release))
     }
 
-    fn sync_snapshot(&self, offset: Offset) -> io::Result<()> {
+    pub(super) fn sync_snapshot(&self, offset: Offset) -> io::Result<()> {
         let place = self.place();
         let path = place.path(offset, Kind::Snapshot);
         optional(place.disk.open(&path, OpenMode::Write))?.map_or(Ok(()), |file| file.sync())
@@ -293,8 +324,8 @@ impl PartitionLog {
     pub(super) fn note_closed(&self) {
         let mut writer = self.writer.lock();
         let end = self.watermarks().log_end;
+        self.syncing.note_tidy(writer.active.base());
         self.syncing.synced.fetch_max(end.0, Ordering::AcqRel);
-        self.syncing.tidy.fetch_max(writer.active.base().0, Ordering::AcqRel);
         self.remove_old_snapshot(end);
         writer.dirty = false;
     }

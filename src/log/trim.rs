@@ -85,8 +85,10 @@ impl PartitionLog {
         self.segments.load().iter().map(|segment| segment.base()).find(|next| *next > base)
     }
 
-    /// The log starts at `to`, if it doesn't start later already. Producers stay known.
+    /// The log starts at `to`, or at its high watermark if a truncation has brought that below, if it doesn't start later already. Producers
+    /// stay known.
     fn raise_log_start(&self, writer: &mut Writer, to: Offset) {
+        let to = to.min(self.watermarks().high_watermark);
         if to <= self.watermarks().log_start {
             return;
         }

@@ -14,6 +14,7 @@ impl World {
         assert!(cleaned.to <= log.watermarks().last_stable);
         self.note_durable();
         let model = &mut self.models[partition];
+        model.compacted_to = model.compacted_to.max(log.watermarks().last_stable.0);
         for gone in model.superseded(cleaned.from.0, cleaned.to.0) {
             model.records.remove(&gone);
         }
@@ -28,6 +29,7 @@ impl World {
         let log = self.log(partition);
         let dirt = log.dirt(self.now).unwrap();
         let model = &mut self.models[partition];
+        model.compacted_to = model.compacted_to.max(log.watermarks().last_stable.0);
         model.may_go = model.superseded(dirt.first_dirty.0, dirt.first_uncleanable.0);
         self.disk.fail_after(self.random.below(60));
         let _ = log.compact(&CompactSettings::default(), self.now, &|_| true);
@@ -38,7 +40,7 @@ impl World {
 }
 
 impl Model {
-    /// What a compaction of `from..to` removes: records of aborted transactions, and those whose key has a newer committed one in the range.
+    /// What a compaction of `from..to` removes of what can be read: records of aborted transactions, and those whose key has a newer committed one in the range.
     pub fn superseded(&self, from: i64, to: i64) -> BTreeSet<i64> {
         if from >= to {
             return BTreeSet::new();
@@ -51,6 +53,6 @@ impl Model {
         let goes = |(offset, record): &(&i64, &Record)| {
             is_aborted(record) || record.value.is_some_and(|value| newest.get(&key_of(value)).is_some_and(|newest| newest > *offset))
         };
-        self.records.range(..to).filter(goes).map(|(offset, _)| *offset).collect()
+        self.records.range(self.log_start..to.max(self.log_start)).filter(goes).map(|(offset, _)| *offset).collect()
     }
 }
