@@ -141,7 +141,7 @@ impl Broker {
     }
 }
 
-/// Each partition in use and each connection holds a descriptor; what a login shell allows is a thousand.
+/// Each partition in use and each connection holds a descriptor, as long as there are some; what a login shell allows is a thousand.
 fn raise_descriptor_limit() {
     const ENOUGH: u64 = 10_000;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -150,8 +150,17 @@ fn raise_descriptor_limit() {
         raised.unwrap_or_else(|error| tracing::warn!(%error, "can't raise the limit of open files to its hard limit"));
     }
     if let Some(limit) = getrlimit(Resource::Nofile).current.filter(|limit| *limit < ENOUGH) {
-        tracing::warn!(limit, "few files may be open at once (RLIMIT_NOFILE); raise its hard limit for many partitions or connections");
+        tracing::warn!(
+            limit,
+            "few files may be open at once (RLIMIT_NOFILE): with many partitions in use they are closed and opened again; raise its hard limit"
+        );
     }
+}
+
+/// Half of the descriptors are for segments; the others for connections, what is being sent, and files that are open for a moment.
+fn open_segments_max() -> usize {
+    let half = getrlimit(Resource::Nofile).current.map(|limit| limit / 2);
+    half.and_then(|half| usize::try_from(half).ok()).unwrap_or(usize::MAX)
 }
 
 /// Settings of a cluster that one broker can't meet: said at once, not when the first topic or batch is refused.
@@ -179,6 +188,7 @@ fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, s
         min_free_bytes: config.log_dir_min_free_bytes,
         retention_check_interval_ms: config.log_retention_check_interval_ms,
         initial_task_delay_ms: config.log_initial_task_delay_ms,
+        open_files_max: open_segments_max(),
         ..LogSettings::default()
     };
     let logs = Logs::lock(disk.clone(), settings).context("take the data directories (log.dirs)")?;

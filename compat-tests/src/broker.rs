@@ -31,6 +31,8 @@ pub struct Broker {
     data: PathBuf,
     options: BTreeMap<String, String>,
     environment: Environment,
+    /// How many files it may have open, if that's the test's to say.
+    open_files_max: Option<u32>,
     kafka: SocketAddr,
     http: Option<SocketAddr>,
 }
@@ -53,7 +55,17 @@ impl Broker {
     pub fn start_with(options: &[(&str, &str)]) -> Result<Self> {
         let temp = TempDir::with_prefix("highwater-test-").context("make a directory")?;
         let data = temp.path().join("data");
-        Self::start_in(temp, data, options, Vec::new())
+        Self::start_in(temp, data, options, Vec::new(), None)
+    }
+
+    /// [`Broker::start_with`] that may have so many files open, hard limit and soft (`ulimit -n`).
+    ///
+    /// # Errors
+    /// As [`Broker::start`].
+    pub fn start_with_few_files(open_files_max: u32, options: &[(&str, &str)]) -> Result<Self> {
+        let temp = TempDir::with_prefix("highwater-test-").context("make a directory")?;
+        let data = temp.path().join("data");
+        Self::start_in(temp, data, options, Vec::new(), Some(open_files_max))
     }
 
     /// [`Broker::start_with`] on a data directory that is there already, and stays.
@@ -62,7 +74,7 @@ impl Broker {
     /// As [`Broker::start`].
     pub fn start_on(data: &Path, options: &[(&str, &str)]) -> Result<Self> {
         let temp = TempDir::with_prefix("highwater-test-").context("make a directory")?;
-        Self::start_in(temp, data.to_path_buf(), options, Vec::new())
+        Self::start_in(temp, data.to_path_buf(), options, Vec::new(), None)
     }
 
     /// [`Broker::start_with`], by a clock that the test sets.
@@ -72,10 +84,16 @@ impl Broker {
     pub fn start_by(clock: &Clock, options: &[(&str, &str)]) -> Result<Self> {
         let temp = TempDir::with_prefix("highwater-test-").context("make a directory")?;
         let data = temp.path().join("data");
-        Self::start_in(temp, data, options, clock.environment())
+        Self::start_in(temp, data, options, clock.environment(), None)
     }
 
-    fn start_in(temp: TempDir, data: PathBuf, options: &[(&str, &str)], environment: Environment) -> Result<Self> {
+    fn start_in(
+        temp: TempDir,
+        data: PathBuf,
+        options: &[(&str, &str)],
+        environment: Environment,
+        open_files_max: Option<u32>,
+    ) -> Result<Self> {
         let mut all: BTreeMap<String, String> = BTreeMap::from([
             ("listeners".into(), "PLAINTEXT://127.0.0.1:0".into()),
             ("http.listeners".into(), "127.0.0.1:0".into()),
@@ -84,7 +102,7 @@ impl Broker {
             ("log.retention.ms".into(), "-1".into()),
         ]);
         all.extend(options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-        let started = spawn(&all, &environment, temp.path())?;
+        let started = spawn(&all, &environment, temp.path(), open_files_max)?;
         Ok(Self {
             leash: Some(Leash::tie(&started.child, Some(temp.path()))?),
             child: started.child,
@@ -92,6 +110,7 @@ impl Broker {
             data,
             options: all,
             environment,
+            open_files_max,
             kafka: started.kafka,
             http: started.http,
         })
@@ -195,7 +214,7 @@ impl Broker {
             self.options.insert("http.listeners".into(), http.to_string());
         }
         self.options.extend(options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-        let started = spawn(&self.options, &self.environment, self.temp.path())?;
+        let started = spawn(&self.options, &self.environment, self.temp.path(), self.open_files_max)?;
         self.leash = Some(Leash::tie(&started.child, Some(self.temp.path()))?);
         (self.child, self.kafka, self.http) = (started.child, started.kafka, started.http);
         Ok(())
@@ -222,9 +241,17 @@ fn log_path(directory: &Path) -> PathBuf {
     directory.join("broker.log")
 }
 
-fn spawn(options: &BTreeMap<String, String>, environment: &Environment, directory: &Path) -> Result<Started> {
+fn spawn(options: &BTreeMap<String, String>, environment: &Environment, directory: &Path, open_files_max: Option<u32>) -> Result<Started> {
     let log: File = OpenOptions::new().create(true).append(true).open(log_path(directory)).context("open the broker's log")?;
-    let mut command = Command::new(tools::highwater()?);
+    let mut command = match open_files_max {
+        None => Command::new(tools::highwater()?),
+        Some(max) => {
+            // The shell replaces itself by the broker, so that the child is the broker.
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("ulimit -n {max} && exec \"$0\" \"$@\"")]).arg(tools::highwater()?);
+            shell
+        }
+    };
     command.arg("serve").envs(environment.iter().map(|(name, value)| (name, value)));
     for (key, value) in options {
         command.arg("-o").arg(format!("{key}={value}"));

@@ -16,7 +16,7 @@ use crate::{
     cluster::Image,
     codec::{
         Malformed, Reply,
-        fetch::{self, AbortedTransaction, Endpoint, FetchAnswer, FetchRequest, FileRange, PartitionAnswer, TopicAnswer},
+        fetch::{self, AbortedTransaction, COPY_BYTES_MAX, Endpoint, FetchAnswer, FetchRequest, FileRange, PartitionAnswer, TopicAnswer},
     },
     lag::fetches::ClientKey,
     log::{AbortedTxn, Isolation, PartitionLog, ReadError, ReadSlice, Waiter},
@@ -150,9 +150,26 @@ impl Fetch {
         let image = self.context.image();
         let mut read = Read { answers: Vec::with_capacity(self.session.partitions.len()), ..Read::default() };
         let mut left = self.max_bytes;
+        let mut files_left = self.context.logs.files_an_answer_may_hold();
         for partition in &self.session.partitions {
             let at_least_one = read.bytes == 0;
-            let answer = self.read_partition(&image, partition, left, at_least_one, &mut read.slices);
+            // Without a file more to hold open, what comes is little enough to be copied at once.
+            let (may_hold, upto) = if files_left > 0 { (true, left) } else { (false, left.min(COPY_BYTES_MAX)) };
+            let mut answer = self.read_partition(&image, partition, upto, at_least_one, &mut read.slices);
+            match &mut answer.records {
+                Some(_) if may_hold => files_left = files_left.saturating_sub(1),
+                Some(range) => match range.held_in_memory() {
+                    Ok(copied) => {
+                        *range = copied;
+                        if let Some((_, slice)) = read.slices.last_mut() {
+                            slice.file = None;
+                        }
+                    }
+                    // Whoever asks again meets the error where it can be told.
+                    Err(_) => answer.records = None,
+                },
+                None => {}
+            }
             read.urgent |= answer.error.is_error() || answer.diverging.is_some();
             read.bytes = read.bytes.saturating_add(answer.records_len());
             left = left.saturating_sub(answer.records_len());

@@ -8,11 +8,11 @@ use super::{
     reply::{EncodeError, Reply, ReplyHeader, Segment, finish_frame},
 };
 use crate::{
-    log::io::{DiskFile, read_exact_at},
+    log::io::{DiskFile, MemoryFile, read_exact_at},
     types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId},
 };
 use bytes::{BufMut, Bytes, BytesMut};
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 /// A decoded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,6 +157,15 @@ pub struct FileRange {
     pub file: Arc<dyn DiskFile>,
     pub position: u64,
     pub len: usize,
+}
+
+impl FileRange {
+    /// The same bytes, read now, so that the file need not stay open.
+    pub fn held_in_memory(&self) -> io::Result<Self> {
+        let mut bytes = vec![0; self.len];
+        read_exact_at(self.file.as_ref(), &mut bytes, self.position)?;
+        Ok(Self { file: Arc::new(MemoryFile(bytes)), position: 0, len: self.len })
+    }
 }
 
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 use super::{
     LogError,
     checkpoints::{clean_mark, decode_offsets, encode_offsets},
+    descriptors::OpenFiles,
     files::{CLEAN_FILE, CLEANED_FILE, HIGH_WATERMARKS_FILE, LOCK_FILE, LOG_STARTS_FILE, PROBE_FILE, RECOVERY_POINTS_FILE},
     health::DirHealth,
     io::{Disk, DiskLock, is_out_of_room, write_atomically},
@@ -47,7 +48,7 @@ pub(super) struct Checkpoints {
 
 impl DataDir {
     /// Makes and locks a directory, and reads what the last process left of it.
-    pub fn lock(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self, LogError> {
+    pub fn lock(disk: &Arc<dyn Disk>, path: &Path, files: &Arc<OpenFiles>) -> Result<Self, LogError> {
         let missing: Vec<_> = path.ancestors().take_while(|dir| !dir.as_os_str().is_empty() && !disk.exists(dir)).collect();
         disk.create_dir_all(path)?;
         // Whatever is made durable in a directory is lost with it, if its own name isn't.
@@ -75,7 +76,10 @@ impl DataDir {
             high_watermarks: read(HIGH_WATERMARKS_FILE)?,
             cleaned: read(CLEANED_FILE)?,
         };
-        let (path, disk, health) = (path.to_owned(), Arc::clone(disk), Arc::new(DirHealth::new(path)));
+        let mut health = DirHealth::new(path);
+        health.files = Arc::clone(files);
+        let health = Arc::new(health);
+        let (path, disk) = (path.to_owned(), Arc::clone(disk));
         let _ = health.rounds.sync_all.set(disk.open_sync_all(&path)?);
         Ok(Self { path, disk, clean, health, load: AtomicUsize::new(0), checkpoints: Mutex::new(checkpoints), _lock: lock })
     }

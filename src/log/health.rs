@@ -3,12 +3,12 @@
 //! The look at the file system is the caller's, now and then ([`DirHealth::measured`]); between two looks appends count down what is left, so
 //! that the guard holds at any rate of writes. Each state is said once when it begins and once when it ends.
 
-use super::{AppendError, rounds::Rounds};
+use super::{AppendError, descriptors::OpenFiles, rounds::Rounds};
 use std::{
     fmt, io,
     path::{Path, PathBuf},
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
 };
@@ -40,6 +40,8 @@ pub(super) struct DirHealth {
     suspect: AtomicBool,
     failed: OnceLock<String>,
     pub rounds: Rounds,
+    /// Of all directories together.
+    pub files: Arc<OpenFiles>,
 }
 
 impl DirHealth {
@@ -52,6 +54,7 @@ impl DirHealth {
             suspect: AtomicBool::new(false),
             failed: OnceLock::new(),
             rounds: Rounds::default(),
+            files: Arc::default(),
         }
     }
 

@@ -6,6 +6,7 @@
 use super::{
     AppendError, LogError,
     checkpoints::decode_metadata,
+    descriptors::OpenFiles,
     dirs::{Checkpoints, DataDir},
     epochs::Epochs,
     files::{self, DirKind, EPOCHS_FILE, METADATA_FILE},
@@ -50,6 +51,8 @@ pub struct LogSettings {
     pub recovery_threads: usize,
     /// `log.dir.min.free.bytes`: appends leave so much room in each directory; 0 is off.
     pub min_free_bytes: u64,
+    /// So many segment files are open at once.
+    pub open_files_max: usize,
 }
 
 impl Default for LogSettings {
@@ -64,6 +67,7 @@ impl Default for LogSettings {
             initial_task_delay_ms: 30_000,
             recovery_threads: 2,
             min_free_bytes: 0,
+            open_files_max: usize::MAX,
         }
     }
 }
@@ -141,7 +145,8 @@ impl Logs {
         if settings.dirs.is_empty() {
             return Err(LogError::NoDirectory);
         }
-        let dirs = settings.dirs.iter().map(|dir| DataDir::lock(&disk, dir)).collect::<Result<_, _>>()?;
+        let files = Arc::new(OpenFiles::new(settings.open_files_max));
+        let dirs = settings.dirs.iter().map(|dir| DataDir::lock(&disk, dir, &files)).collect::<Result<_, _>>()?;
         Ok(Self {
             disk,
             settings,
@@ -312,6 +317,11 @@ impl Logs {
         if let Some(path) = path.filter(|path| self.disk.exists(path)) {
             self.remove_dir(&path);
         }
+    }
+
+    /// So many files at most may be held open for one answer: others want some, too.
+    pub fn files_an_answer_may_hold(&self) -> usize {
+        (self.settings.open_files_max / 16).max(4)
     }
 
     /// The partition, if this broker has it.

@@ -22,6 +22,7 @@ pub mod validate;
 pub mod verification;
 pub mod watch;
 
+mod descriptors;
 mod dir_info;
 mod dirs;
 mod health;
@@ -32,15 +33,15 @@ mod partition;
 mod read;
 mod recover;
 mod relocate;
-mod rounds;
 mod resume;
+mod rounds;
 mod scan;
 mod segment;
 mod sync;
 mod transactions;
 mod trim;
-
 mod truncate;
+
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
@@ -49,9 +50,9 @@ mod room_tests;
 mod tests;
 #[cfg(test)]
 mod transaction_tests;
-
 #[cfg(test)]
 mod truncate_tests;
+
 pub use compact::{CleanError, Cleaned, CompactSettings, Compactor};
 pub use dir_info::{DirInfo, FutureInfo};
 pub use error::{AppendError, DeleteRecordsError, LogError, MoveError, ReadError, RecordError, TruncateError};

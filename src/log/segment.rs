@@ -5,6 +5,7 @@
 //! scan of the log brings back.
 
 use super::{
+    descriptors::SegmentFile,
     files::{self, Kind},
     health::DirHealth,
     index::{OffsetIndex, TimeIndex, TimestampOffset},
@@ -85,7 +86,6 @@ impl Indexes {
         self.written = [self.offsets.bytes().len(), self.times.bytes().len(), aborted].map(Some);
     }
 
-    /// Makes the next flush write everything anew, whatever the files hold.
     /// Drops what is of batches at or after `position`, or that end at or after `end`. The files still have it.
     pub fn truncate(&mut self, position: u64, end: Offset) {
         self.offsets.truncate_from(position);
@@ -96,6 +96,7 @@ impl Indexes {
         self.written.iter_mut().flatten().zip(left).for_each(|(written, left)| *written = left.min(*written));
     }
 
+    /// Makes the next flush write everything anew, whatever the files hold.
     pub fn rewrite(&mut self) {
         self.written = [None; 3];
     }
@@ -113,7 +114,7 @@ pub struct Segment {
     place: Arc<Place>,
     /// Whole batches written.
     size: AtomicU64,
-    file: Mutex<Option<Arc<dyn DiskFile>>>,
+    file: SegmentFile,
     index: RwLock<Option<Indexes>>,
     /// The largest timestamp; known of a closed segment once asked for.
     largest: Mutex<Option<TimestampOffset>>,
@@ -137,11 +138,12 @@ impl Segment {
 
     /// One whose log file has `size` bytes of batches. Its indexes load when they're needed.
     pub fn existing(place: Arc<Place>, base: Offset, size: u64) -> Self {
+        let file = SegmentFile::new(&place.health.files);
         Self {
             base,
             place,
             size: AtomicU64::new(size),
-            file: Mutex::new(None),
+            file,
             index: RwLock::new(None),
             largest: Mutex::new(None),
             used: AtomicBool::new(true),
@@ -188,7 +190,7 @@ impl Segment {
     pub fn mark_removed(&self) -> io::Result<()> {
         // Who opens a file meanwhile waits, and then finds it by its new name.
         let _index = self.index.write();
-        let _file = self.file.lock();
+        let _file = self.file.hold();
         self.removed.store(true, Ordering::Release);
         for kind in Kind::OF_SEGMENT {
             optional(self.place.disk.rename(&self.place.path(self.base, kind), &self.removed_path(kind)))?;
@@ -203,26 +205,21 @@ impl Segment {
 
     /// The log file, opened now if it isn't.
     pub fn file(&self) -> io::Result<Arc<dyn DiskFile>> {
-        let mut file = self.file.lock();
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
-        if let Some(file) = &*file {
-            return Ok(Arc::clone(file));
-        }
-        let path = self.path(Kind::Log);
-        let opened = if self.size() == 0 {
+        self.file.get(|is_first| {
+            let path = self.path(Kind::Log);
+            if !is_first || self.size() > 0 {
+                return self.place.disk.open(&path, OpenMode::Write);
+            }
             let new = self.place.disk.open(&path, OpenMode::Create)?;
             if !new.is_empty()? {
                 // Left by a write that was never acknowledged.
                 new.set_len(0)?;
             }
-            new
-        } else {
-            self.place.disk.open(&path, OpenMode::Write)?
-        };
-        *file = Some(Arc::clone(&opened));
-        Ok(opened)
+            Ok(new)
+        })
     }
 
     /// Writes a batch in parts after the last one; the size moves only if all of it was written. Where it wasn't for lack of room, what was
@@ -252,6 +249,9 @@ impl Segment {
 
     /// Sets the size after the file was cut.
     pub fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
+    }
+
     /// Cuts the file at `position`, a batch's end, and the index files to what `indexes` says that they have; all of it durably.
     pub fn cut(&self, position: u64, indexes: Indexes, largest: Option<TimestampOffset>) -> io::Result<()> {
         let file = self.file()?;
@@ -268,9 +268,6 @@ impl Segment {
         *self.largest.lock() = largest;
         self.write_index(index.insert(indexes))?;
         self.sync_index()
-    }
-
-        self.size.store(size, Ordering::Release);
     }
 
     /// Makes the batches and indexes durable.
@@ -505,12 +502,14 @@ impl Segment {
 
     /// Opens what is needed to read it without the names of its files, which it's about to lose. They stay open unless it rests.
     pub fn hold_open(&self) -> io::Result<()> {
+        self.file.pin(true);
         self.file()?;
         self.with_index(|_| ())
     }
 
     pub fn set_retired(&self, retired: bool) {
         self.retired.store(retired, Ordering::Release);
+        self.file.pin(retired);
     }
 
     fn is_retired(&self) -> bool {
@@ -519,7 +518,7 @@ impl Segment {
 
     /// Closes the file until it's needed again.
     pub fn close_file(&self) {
-        *self.file.lock() = None;
+        self.file.close();
     }
 
     /// Closes the file and drops the indexes if they weren't used since the last call. Only for segments with nothing to sync or flush.
@@ -527,7 +526,7 @@ impl Segment {
         if self.used.swap(false, Ordering::Relaxed) {
             return;
         }
-        *self.file.lock() = None;
+        self.file.close();
         *self.index.write() = None;
     }
 }

@@ -116,28 +116,35 @@ fn create(log: &PartitionLog, base: Offset, kind: Kind) -> Result<Arc<dyn DiskFi
 /// old ones go at `due`.
 pub(super) fn swap(old: &[Arc<Segment>], mut staged: Staged<'_>, indexes: Indexes, due: Millis) -> Result<(), CleanError> {
     let log = staged.log;
+    let release = |error: CleanError| {
+        old.iter().for_each(|segment| segment.set_retired(false));
+        error
+    };
     // Slow the first time, and appends wait for the second.
-    old.iter().try_for_each(|segment| segment.hold_open())?;
+    old.iter().try_for_each(|segment| segment.hold_open()).map_err(|error| release(error.into()))?;
     let writer = log.writer.lock();
     if log.is_deleted() || log.offline_reason().is_some() {
-        return Err(CleanError::Changed);
+        return Err(release(CleanError::Changed));
     }
     let segments = log.segments.load_full();
-    let at = old.first().and_then(|first| segments.iter().position(|segment| Arc::ptr_eq(segment, first))).ok_or(CleanError::Changed)?;
+    let at = old
+        .first()
+        .and_then(|first| segments.iter().position(|segment| Arc::ptr_eq(segment, first)))
+        .ok_or(CleanError::Changed)
+        .map_err(release)?;
     let after = at.saturating_add(old.len());
     let same = segments.get(at..after).is_some_and(|there| there.iter().zip(old).all(|(there, old)| Arc::ptr_eq(there, old)));
     if !same || after >= segments.len() {
-        return Err(CleanError::Changed);
+        return Err(release(CleanError::Changed));
     }
-    old.iter().try_for_each(|segment| segment.hold_open())?;
+    old.iter().try_for_each(|segment| segment.hold_open()).map_err(|error| release(error.into()))?;
     old.iter().for_each(|segment| segment.set_retired(true));
     if let Err(error) = staged.rename(Stage::Cleaned, Stage::Swap) {
-        old.iter().for_each(|segment| segment.set_retired(false));
         if let Err(error) = staged.remove() {
             // Half of it would be taken for all of it once the other half is gone.
             log.fail(&error);
         }
-        return Err(error.into());
+        return Err(release(error.into()));
     }
     // The next start would end it; there's no way back.
     let done = retire(log, old, due).and_then(|()| staged.rename(Stage::Swap, Stage::Live));

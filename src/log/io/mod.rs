@@ -3,11 +3,13 @@
 //! Calls block. Positional reads and writes share a file without a lock or a cursor.
 
 mod atomic;
+mod memory;
 mod real;
 #[cfg(test)]
 pub mod sim;
 
 pub use atomic::write_atomically;
+pub use memory::MemoryFile;
 pub use real::RealDisk;
 
 use crate::types::Millis;
@@ -122,11 +124,15 @@ pub fn name_path(path: &Path, error: io::Error) -> io::Error {
 /// Whether a call was refused for lack of something that comes back: room on the disk, of a quota, or descriptors. Nothing is wrong with
 /// the disk then, and the call may be tried again.
 pub fn is_out_of_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) || is_out_of_descriptors(error)
+}
+
+/// Whether a call was refused because too many files are open.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<PathError>());
     let code = error.raw_os_error().or_else(|| inner.and_then(|inner| inner.error.raw_os_error()));
     let descriptors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-        || code.is_some_and(|code| descriptors.contains(&code))
+    code.is_some_and(|code| descriptors.contains(&code))
 }
 
 #[derive(Debug, thiserror::Error)]
