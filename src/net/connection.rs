@@ -3,7 +3,7 @@
 
 use super::{
     Answer, Answered, ConnectionInfo, Refusal, Service,
-    inbound::{Frame, Inbound, Next},
+    inbound::{Frame, Inbound, Next, Received},
     memory::{Memory, Reserved},
     outbox::Outbox,
 };
@@ -113,6 +113,7 @@ pub async fn serve<S: Service>(
         slots: VecDeque::new(),
         outbox: Outbox::default(),
         wanted: None,
+        more: false,
         held_since: Instant::now(),
         stopping: false,
         read_at: Instant::now(),
@@ -160,6 +161,8 @@ struct Connection<S> {
     outbox: Outbox<Meta>,
     /// The frame under way needs so much memory that was not there.
     wanted: Option<usize>,
+    /// The last read did not empty the socket.
+    more: bool,
     /// Since when the frame under way holds memory, if it does.
     held_since: Instant,
     stopping: bool,
@@ -179,36 +182,30 @@ impl<S: Service> Connection<S> {
             self.check_pace()?;
             self.collect()?;
             let written = self.write()?;
-            if self.outbox.is_empty() && self.slots.is_empty() {
-                if self.stopping {
-                    return Ok(CloseReason::Shutdown);
-                }
+            if self.outbox.is_empty() && self.slots.is_empty() && self.stopping {
+                return Ok(CloseReason::Shutdown);
+            }
+            if !self.more {
                 self.inbound.rest();
             }
-            if written && self.has_room() && self.wanted.is_none() && !self.stopping {
-                // Most requests come while the last answer is being written: look before waiting.
-                match self.inbound.read(&self.stream) {
-                    Ok(0) => return Ok(CloseReason::Client),
-                    Ok(_) => {
-                        self.touch();
+            if written && self.more && self.has_room() && self.wanted.is_none() && !self.stopping {
+                match self.read()? {
+                    Received::End => return Ok(CloseReason::Client),
+                    Received::More | Received::All => {
                         turns = turns.wrapping_add(1);
                         if turns.is_multiple_of(READS_PER_TURN) {
                             tokio::task::yield_now().await;
                         }
                         continue;
                     }
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.inbound.rest(),
-                    Err(e) => return Err(e.into()),
+                    Received::Nothing => {}
                 }
             }
             match self.wait(idle.as_mut(), pace.as_mut(), stop).await {
                 Wake::Readable(ready) => {
                     ready?;
-                    match self.inbound.read(&self.stream) {
-                        Ok(0) => return Ok(CloseReason::Client),
-                        Ok(_) => self.touch(),
-                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(e) => return Err(e.into()),
+                    if self.read()? == Received::End {
+                        return Ok(CloseReason::Client);
                     }
                 }
                 Wake::Writable(ready) => ready?,
@@ -354,9 +351,17 @@ impl<S: Service> Connection<S> {
         self.slots.len() < self.limits.pending_max && self.outbox.memory_bytes() + waiting < self.limits.out_bytes_max
     }
 
-    fn touch(&mut self) {
-        self.read_at = Instant::now();
-        self.active = self.read_at;
+    fn read(&mut self) -> io::Result<Received> {
+        let received = self.inbound.read(&self.stream)?;
+        self.more = received == Received::More;
+        match received {
+            Received::More | Received::All => {
+                self.read_at = Instant::now();
+                self.active = self.read_at;
+            }
+            Received::Nothing | Received::End => {}
+        }
+        Ok(received)
     }
 
     fn idle_deadline(&self) -> tokio::time::Instant {

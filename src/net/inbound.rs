@@ -9,7 +9,8 @@ use super::{
 };
 use crate::codec::header::Prelude;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use tokio::net::TcpStream;
+use std::io;
+use tokio::{io::Interest, net::TcpStream};
 
 /// What is read at a time while no large frame is under way; held by a connection only between its first byte and its answer.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -30,6 +31,19 @@ pub enum Next {
     Reserved,
     /// The frame needs so many bytes of the budget before it may be read.
     Memory(usize),
+}
+
+/// What a read came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// Bytes, and there may be more.
+    More,
+    /// Bytes, and that was all that there is.
+    All,
+    /// The socket has nothing.
+    Nothing,
+    /// The peer sends no more.
+    End,
 }
 
 #[derive(Default)]
@@ -81,8 +95,8 @@ impl Inbound {
         }
     }
 
-    /// Reads what the socket has, once; `Ok(0)` is the peer's end, `WouldBlock` means that it has nothing.
-    pub fn read(&mut self, stream: &TcpStream) -> std::io::Result<usize> {
+    /// Reads what the socket has, once.
+    pub fn read(&mut self, stream: &TcpStream) -> io::Result<Received> {
         let wanted = match self.buffer.first_chunk::<LENGTH_BYTES>() {
             Some(prefix) if self.reserved.is_some() => {
                 let len = usize::try_from(i32::from_be_bytes(*prefix)).unwrap_or(0);
@@ -93,7 +107,21 @@ impl Inbound {
                 CHUNK_BYTES
             }
         };
-        stream.try_read_buf(&mut (&mut self.buffer).limit(wanted))
+        // A read that got less than it asked for has emptied the socket: tokio is told so, as if a further one had found nothing. Bytes that
+        // came meanwhile are an event of their own.
+        let mut got = None;
+        let read = stream.try_io(Interest::READABLE, || {
+            let bytes = stream.try_read_buf(&mut (&mut self.buffer).limit(wanted))?;
+            got = Some(bytes);
+            if (1..wanted).contains(&bytes) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        match (got, read) {
+            (Some(0), _) => Ok(Received::End),
+            (Some(_), Ok(())) => Ok(Received::More),
+            (Some(_), Err(_)) => Ok(Received::All),
+            (None, Err(e)) if e.kind() == io::ErrorKind::WouldBlock => Ok(Received::Nothing),
+            (None, read) => read.map(|()| Received::Nothing),
+        }
     }
 
     /// Gives the buffer back while nothing is in it: ten thousand idle connections hold none.

@@ -134,6 +134,9 @@ fn in_memory(segment: &Segment) -> usize {
 /// `more`: the kernel may wait for the file range that follows, so that the answer's head doesn't go out as a packet of its own.
 fn send(stream: &TcpStream, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
     let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+    if let [part] = parts {
+        return Ok(rustix::net::send(stream, part, flags)?);
+    }
     Ok(rustix::net::sendmsg(stream, parts, &mut SendAncillaryBuffer::default(), flags)?)
 }
 
