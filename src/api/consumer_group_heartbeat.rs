@@ -73,7 +73,7 @@ fn command(asked: &ConsumerGroupHeartbeatRequest, request: &Request) -> Heartbea
     Heartbeat {
         group: name(&asked.group_id),
         member_id: name(&asked.member_id),
-        fresh_id: uuid_text().into(),
+        fresh_id: if asked.member_id.is_empty() { uuid_text().into() } else { Arc::default() },
         member_epoch: Epoch(asked.member_epoch),
         instance_id: optional(asked.instance_id.as_ref()),
         rack_id: optional(asked.rack_id.as_ref()),

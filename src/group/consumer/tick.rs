@@ -31,7 +31,10 @@ impl Consumer {
     pub(in crate::group) fn decide_tick(&self, around: Surroundings<'_>, group: &GroupId) -> Decision<()> {
         let now = around.now.steady;
         let due = |at: Option<Millis>| at.is_some_and(|at| at <= now);
-        let members = || self.memory.timers.iter().filter_map(|(id, timers)| Some((id, timers, self.member(id)?)));
+        let is_due = |timers: &Timers| due(timers.next());
+        let members = || {
+            self.memory.timers.iter().filter(|(_, timers)| is_due(timers)).filter_map(|(id, timers)| Some((id, timers, self.member(id)?)))
+        };
         let gone: Vec<(MemberId, Cause)> =
             members().filter_map(|(id, timers, member)| Some((id.clone(), expired(timers, member, now)?))).collect();
         if !gone.is_empty() || due(self.memory.assign_at) || due(self.memory.resolve_at) {
