@@ -43,12 +43,21 @@ impl TopicReading {
     }
 
     pub fn get_mut(&mut self, partition: PartitionIndex) -> Option<&mut Reader> {
-        let at = self.readers.binary_search_by_key(&partition, |reader| reader.partition).ok()?;
+        let at = self.find(partition).ok()?;
         self.readers.get_mut(at)
     }
 
+    /// Where a partition's reader is, or belongs. A group mostly reads all partitions: then each has its own number's place.
+    fn find(&self, partition: PartitionIndex) -> Result<usize, usize> {
+        let own = usize::try_from(partition.0).unwrap_or(usize::MAX);
+        match self.readers.get(own) {
+            Some(reader) if reader.partition == partition => Ok(own),
+            _ => self.readers.binary_search_by_key(&partition, |reader| reader.partition),
+        }
+    }
+
     fn entry(&mut self, partition: PartitionIndex) -> Option<&mut Reader> {
-        let at = match self.readers.binary_search_by_key(&partition, |reader| reader.partition) {
+        let at = match self.find(partition) {
             Ok(at) => at,
             Err(at) => {
                 self.readers.insert(at, Reader::new(partition));
@@ -164,10 +173,15 @@ impl GroupLag {
             self.described = seen.described;
             self.note_members();
         }
-        for (topic, partition, committed) in seen.committed {
-            let Some(reader) = reader_of(&mut self.topics, topics, topic, partition) else { continue };
-            reader.note_commit(now, Commit { offset: committed.offset, at: committed.committed_at });
-            (reader.sweep, reader.owner) = (sweep, None);
+        for of_topic in seen.committed.chunk_by(|(one, ..), (next, ..)| one == next) {
+            let Some((flow, reading)) = of_topic.first().and_then(|(topic, ..)| reading_of(&mut self.topics, topics, topic)) else {
+                continue;
+            };
+            for (_, partition, committed) in of_topic.iter().filter(|(_, partition, _)| flow.partition(*partition).is_some()) {
+                let Some(reader) = reading.entry(*partition) else { continue };
+                reader.note_commit(now, Commit { offset: committed.offset, at: committed.committed_at });
+                (reader.sweep, reader.owner) = (sweep, None);
+            }
         }
         self.note_owners(now, sweep, topics, fetched);
         for reading in self.topics.values_mut() {
@@ -190,10 +204,10 @@ impl GroupLag {
     ) {
         for (place, member) in self.owned.iter().enumerate() {
             for (topic, partitions) in &member.partitions {
-                for partition in partitions {
-                    let Some(reader) = reader_of(&mut self.topics, topics, topic, *partition) else { continue };
-                    let id = topics.get(topic).map(|flow| flow.id).unwrap_or_default();
-                    let fetched = member.client.and_then(|client| fetched(client, id, *partition));
+                let Some((flow, reading)) = reading_of(&mut self.topics, topics, topic) else { continue };
+                for partition in partitions.iter().filter(|partition| flow.partition(**partition).is_some()) {
+                    let Some(reader) = reading.entry(*partition) else { continue };
+                    let fetched = member.client.and_then(|client| fetched(client, flow.id, *partition));
                     if let Some(fetched) = fetched {
                         reader.note_isolation(fetched.read_committed);
                     }
@@ -343,17 +357,15 @@ impl GroupLag {
     }
 }
 
-/// The reading of a partition that is there; made if need be, anew if the topic is another of the same name.
-fn reader_of<'a>(
+/// The reading of a topic that is there; made if need be, anew if the topic is another of the same name.
+fn reading_of<'a, 'b>(
     readings: &'a mut BTreeMap<TopicName, TopicReading>,
-    topics: &BTreeMap<TopicName, TopicFlow>,
+    topics: &'b BTreeMap<TopicName, TopicFlow>,
     topic: &TopicName,
-    partition: PartitionIndex,
-) -> Option<&'a mut Reader> {
+) -> Option<(&'b TopicFlow, &'a mut TopicReading)> {
     let flow = topics.get(topic)?;
-    flow.partition(partition)?;
     if readings.get(topic).is_none_or(|reading| reading.id != flow.id) {
         readings.insert(topic.clone(), TopicReading::new(flow.id));
     }
-    readings.get_mut(topic)?.entry(partition)
+    Some((flow, readings.get_mut(topic)?))
 }
