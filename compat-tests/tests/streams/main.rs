@@ -18,26 +18,46 @@ use compat_tests::streams::{Application, Instance, reset};
 use compat_tests::wire::Client;
 use input::{Given, PARTITIONS, TOPICS};
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_protocol::messages::{BrokerId, ListOffsetsRequest, TopicName};
+use kafka_protocol::messages::update_features_request::FeatureUpdateKey;
+use kafka_protocol::messages::{ApiVersionsRequest, BrokerId, ListOffsetsRequest, TopicName, UpdateFeaturesRequest};
 use kafka_protocol::protocol::StrBytes;
 
 const WAIT: Duration = Duration::from_secs(90);
 const BETWEEN: Duration = Duration::from_millis(5);
 const ROUNDS: usize = 600;
 const ROUNDS_AT_ONCE: usize = 10;
+/// Kafka's `FeatureUpdate.UpgradeType`.
+const SAFE_DOWNGRADE: i8 = 2;
+/// StreamsGroupHeartbeat and StreamsGroupDescribe (KIP-1071).
+const STREAMS_GROUP_APIS: [i16; 2] = [88, 89];
 const OUTPUTS: [&str; 3] = ["counts", "windowed", "joined"];
 /// Repartition topics of the topologies `counts` and `joins`, without their application's id.
 const REPARTITIONED: [&str; 3] = ["words-repartition", "left-repartition", "right-repartition"];
 /// A member that was killed is waited for as long as that.
 const SESSION: (&str, &str) = ("session.timeout.ms", "2000");
 
+/// A broker whose segments are short in time, and compacted soon.
 fn broker() -> Result<Broker> {
     Broker::start_with(&[
         ("offsets.topic.num.partitions", "3"),
         ("transaction.state.log.num.partitions", "3"),
         ("group.initial.rebalance.delay.ms", "0"),
         ("group.min.session.timeout.ms", "1000"),
+        ("log.roll.ms", "1000"),
+        ("log.cleaner.backoff.ms", "200"),
+        ("log.cleaner.min.cleanable.ratio", "0.01"),
     ])
+}
+
+/// Transactions before KIP-890: the other tests are of the flow of today.
+fn use_the_flow_of_old(broker: &Broker) -> Result<()> {
+    let update = FeatureUpdateKey::default()
+        .with_feature(StrBytes::from_static_str("transaction.version"))
+        .with_max_version_level(1)
+        .with_upgrade_type(SAFE_DOWNGRADE);
+    let answer = broker.connect()?.ask(1, &UpdateFeaturesRequest::default().with_timeout_ms(30_000).with_feature_updates(vec![update]))?;
+    ensure!(answer.error_code == 0, "UpdateFeatures was answered {answer:?}");
+    Ok(())
 }
 
 fn make_topics(broker: &Broker, topics: &[&str]) -> Result<()> {
@@ -188,17 +208,15 @@ enum Restart {
 struct Ran {
     broker: Broker,
     instance: Instance,
-    given: Vec<Given>,
     /// How many transactions were left open by an instance that was killed.
     left_open: usize,
 }
 
 /// Runs `counts` and `joins` over the input, with a restart in the middle of each part of it.
-fn run_over(restarts: &[Restart], application: &Application) -> Result<Ran> {
+fn run_over(restarts: &[Restart], application: &Application, given: &[Given]) -> Result<Ran> {
     let mut broker = broker()?;
     make_topics(&broker, &[&TOPICS[..], &OUTPUTS].concat())?;
     let mut instance = application.start(&broker.bootstrap())?;
-    let given = input::lines_and_pairs(ROUNDS)?;
     let mut left_open = 0;
     for (part, what) in given.chunks(given.len() / restarts.len() + 1).zip(restarts) {
         begin(&broker, &instance, part)?;
@@ -229,8 +247,8 @@ fn run_over(restarts: &[Restart], application: &Application) -> Result<Ran> {
             }
         }
     }
-    wait_for_all(&broker, &instance, &given)?;
-    Ok(Ran { broker, instance, given, left_open })
+    wait_for_all(&broker, &instance, given)?;
+    Ok(Ran { broker, instance, left_open })
 }
 
 #[test]
@@ -238,9 +256,23 @@ fn exactly_once_is_exact_over_restarts_of_broker_and_application() -> Result<()>
     use Restart::{ApplicationClosed, ApplicationKilled, BothKilled, BrokerKilled, BrokerStopped};
     let restarts = [BrokerKilled, ApplicationKilled, BrokerStopped, ApplicationClosed, BothKilled, BrokerKilled];
     let application = Application::new("exact", "counts,joins", &[("processing.guarantee", "exactly_once_v2"), SESSION])?;
-    let Ran { broker, instance, given, left_open } = run_over(&restarts, &application)?;
+    let given = input::lines_and_pairs(ROUNDS)?;
+    let (most, rest) = given.split_at(given.len() / TOPICS.len() / 4 * 3 * TOPICS.len());
+    let Ran { broker, instance, left_open } = run_over(&restarts, &application, most)?;
     ensure!(left_open > 0, "no instance was killed in the middle of a transaction");
     wait_until_trimmed(&broker, "exact")?;
+
+    // A little more, later than before, closes the segments that have most of it.
+    let (mut rest, updates) = (rest.chunks(TOPICS.len() * 2), input::counts(most).values().sum::<usize>());
+    wait_until("the changelog is compacted", || {
+        rest.next().map_or(Ok(()), |part| input::write(&mut broker.connect()?, part))?;
+        Ok(input::output(&broker.bootstrap(), "exact-counts-store-changelog")?.len() < updates / 2)
+    })?;
+    // What was killed has no state but what it restores.
+    instance.kill()?;
+    rest.try_for_each(|part| input::write(&mut broker.connect()?, part))?;
+    let instance = application.start(&broker.bootstrap())?;
+    wait_for_all(&broker, &instance, &given)?;
     instance.close()?;
     ensure_exactly_once(&broker, &given)
 }
@@ -251,7 +283,8 @@ fn at_least_once_loses_nothing_over_restarts_of_broker_and_application() -> Resu
     let restarts = [ApplicationKilled, BrokerKilled, ApplicationClosed, BothKilled];
     // A static member is the same one after its restart, and nobody waits for the one before.
     let options = [("processing.guarantee", "at_least_once"), ("group.instance.id", "the-one")];
-    let Ran { broker, instance, given, .. } = run_over(&restarts, &Application::new("least", "counts,joins", &options)?)?;
+    let given = input::lines_and_pairs(ROUNDS)?;
+    let Ran { broker, instance, .. } = run_over(&restarts, &Application::new("least", "counts,joins", &options)?, &given)?;
     wait_until_trimmed(&broker, "least")?;
     instance.close()?;
     let bootstrap = broker.bootstrap();
@@ -271,6 +304,7 @@ fn at_least_once_loses_nothing_over_restarts_of_broker_and_application() -> Resu
 #[test]
 fn a_standby_takes_over_exactly_where_an_instance_was_killed() -> Result<()> {
     let broker = broker()?;
+    use_the_flow_of_old(&broker)?;
     make_topics(&broker, &[&TOPICS[..], &OUTPUTS].concat())?;
     let bootstrap = broker.bootstrap();
     let instance = |name| {
@@ -329,6 +363,10 @@ fn internal_topics_are_made_as_on_apache_kafka() -> Result<()> {
 #[test]
 fn a_streams_group_is_refused_at_once() -> Result<()> {
     let broker = broker()?;
+    let name = StrBytes::from_static_str("compat-tests");
+    let versions = ApiVersionsRequest::default().with_client_software_name(name.clone()).with_client_software_version(name);
+    let advertised = broker.connect()?.ask(4, &versions)?.api_keys;
+    ensure!(advertised.iter().all(|api| !STREAMS_GROUP_APIS.contains(&api.api_key)), "{advertised:?}");
     make_topics(&broker, &["lines", "counts", "windowed"])?;
     let application = Application::new("groupless", "counts", &[("group.protocol", "streams")])?;
     let instance = application.start(&broker.bootstrap())?;
