@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::process::{Leash, run, tail};
@@ -142,6 +143,22 @@ impl Instance {
         let status = self.child.wait().context("wait for the end")?;
         ensure!(status.success(), "the application ended with {status}\n{}", self.tail());
         Ok(())
+    }
+
+    /// Stops its process where it is (`kill -STOP`): its group and its transaction go on without it.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn pause(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::STOP)?)
+    }
+
+    /// Lets it go on, with what it was about to do.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn resume(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
     }
 
     /// `kill -9`, and waits for its end.
