@@ -26,12 +26,15 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
+import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.WindowStore;
 
 /**
@@ -81,6 +84,7 @@ public final class Streams {
                 case "counts" -> counts(builder);
                 case "joins" -> joins(builder);
                 case "tables" -> tables(builder);
+                case "stores" -> stores(builder);
                 default -> throw new IllegalArgumentException(topology);
             }
         }
@@ -163,6 +167,16 @@ public final class Streams {
                 .toStream((window, count) -> name(window))
                 .mapValues(String::valueOf)
                 .to("last");
+    }
+
+    /** Stores whose changelogs are configured in ways of their own; nothing comes of them. */
+    private static void stores(StreamsBuilder builder) {
+        KGroupedStream<String, String> grouped =
+                builder.<String, String>stream("lines").groupByKey(Grouped.with("line", Serdes.String(), Serdes.String()));
+        grouped.count(Materialized.<String, Long>as(Stores.persistentVersionedKeyValueStore("versioned-store", Duration.ofHours(1))));
+        grouped.windowedBy(SessionWindows.ofInactivityGapAndGrace(WINDOW, GRACE)).count(Materialized.as("session-store"));
+        grouped.count(Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("configured-store")
+                .withLoggingEnabled(Map.of("min.cleanable.dirty.ratio", "0.1", "delete.retention.ms", "1000")));
     }
 
     private static String name(Windowed<String> window) {

@@ -349,7 +349,8 @@ fn internal_topics_are_made_as_on_apache_kafka() -> Result<()> {
     let topics = [&TOPICS[..], &OUTPUTS, &tables::TOPICS, &tables::OUTPUTS].concat();
     let described = |bootstrap: &str, client: &mut Client| {
         make_topics_by(client, &topics)?;
-        let application = Application::new("made", "counts,joins,tables", &[("processing.guarantee", "exactly_once_v2")])?;
+        let options = [("processing.guarantee", "exactly_once_v2"), ("topic.segment.bytes", "2097152"), ("topic.retention.bytes", "-1")];
+        let application = Application::new("made", "counts,joins,tables,stores", &options)?;
         let instance = application.start(bootstrap)?;
         instance.wait_until_running()?;
         let described = application.topics(bootstrap)?;
@@ -363,10 +364,19 @@ fn internal_topics_are_made_as_on_apache_kafka() -> Result<()> {
     let ours = described(&broker.bootstrap(), &mut broker.connect()?)?;
     ensure!(ours == theirs, "here\n{}\n\non Apache Kafka\n{}", ours.join("\n"), theirs.join("\n"));
     // That the comparison is of something.
-    let line = |name: &str| theirs.iter().find(|line| line.starts_with(name)).with_context(|| format!("no {name} of {theirs:#?}"));
-    ensure!(line("made-windowed-store-changelog 2 ")?.contains("cleanup.policy=compact,delete"), "{theirs:#?}");
-    ensure!(line("made-counts-store-changelog 2 ")?.contains("cleanup.policy=compact"), "{theirs:#?}");
-    ensure!(line("made-words-repartition 2 ")?.contains("cleanup.policy=delete"), "{theirs:#?}");
+    let asked = [
+        ("words-repartition", "cleanup.policy=delete"),
+        ("counts-store-changelog", "cleanup.policy=compact "),
+        ("windowed-store-changelog", "cleanup.policy=compact,delete"),
+        ("session-store-changelog", "cleanup.policy=compact,delete"),
+        ("pairs-store-this-join-store-changelog", "retention.ms="),
+        ("versioned-store-changelog", "min.compaction.lag.ms="),
+        ("configured-store-changelog", "delete.retention.ms=1000"),
+    ];
+    for (topic, config) in asked {
+        let topic = format!("made-{topic} {PARTITIONS} ");
+        ensure!(theirs.iter().any(|line| line.starts_with(&topic) && line.contains(config)), "no {topic} with {config}: {theirs:#?}");
+    }
     Ok(())
 }
 
