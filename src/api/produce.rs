@@ -5,7 +5,7 @@
 //!   13 names topics by id (KIP-516).
 //! - The answer waits for a sync where `flush.messages` asks for one; the next request of the connection is appended meanwhile.
 //! - Transactional batches need a transaction that the coordinator knows of, see [`transaction`]. From version 12 on a partition joins it by
-//!   being produced to (KIP-890); 11 brought TRANSACTION_ABORTABLE.
+//!   being produced to (KIP-890), once the markers of the last one are written; 11 brought TRANSACTION_ABORTABLE.
 
 mod transaction;
 
@@ -56,13 +56,11 @@ struct Sync {
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let asked = ProduceRequest::decode(request.body.clone(), request.version())?;
     let acks = asked.acks;
-    let mut transaction = Transaction::of(context, &asked, request.version());
-    if let Some(committing) = transaction.committing.take() {
+    let transaction = Transaction::of(context, &asked, request.version());
+    if transaction.waits() {
         let context = context.clone();
         return Ok(Answer::Later(Box::pin(async move {
-            if committing.wait().await.is_err() {
-                transaction.lose();
-            }
+            let transaction = transaction.settled(&context, &asked, request.version()).await;
             let (response, syncs) = append(&context, &request, asked, transaction)?;
             answer(&request, acks, &synced(response, syncs).await)
         })));

@@ -14,11 +14,14 @@ use crate::{
     types::ErrorCode,
 };
 use kafka_protocol::messages::{
-    WriteTxnMarkersRequest, WriteTxnMarkersResponse,
+    ProducerId, TopicName, WriteTxnMarkersRequest, WriteTxnMarkersResponse,
     write_txn_markers_request::WritableTxnMarker,
     write_txn_markers_response::{WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 pub const API: Api = Api {
     key: 27,
@@ -86,21 +89,29 @@ fn check(of: &WritableTxnMarker) -> Result<(), ErrorCode> {
     if of.producer_epoch < 0 { Err(ErrorCode::InvalidProducerEpoch) } else { Ok(()) }
 }
 
+/// Kafka collects errors by producer and topic: markers of one producer are one result, and what names no partition is none.
 fn respond(asked: &WriteTxnMarkersRequest, errors: Vec<ErrorCode>) -> (WriteTxnMarkersResponse, ErrorCode) {
     let error = first_error(errors.iter().map(|error| error.code()));
     let mut errors = errors.into_iter();
-    let mut markers: Vec<WritableTxnMarkerResult> = Vec::new();
+    let mut results: BTreeMap<ProducerId, BTreeMap<&TopicName, BTreeMap<i32, ErrorCode>>> = BTreeMap::new();
     for of in &asked.markers {
-        let mut topics = Vec::with_capacity(of.topics.len());
         for topic in &of.topics {
-            let mut partition = |index: &i32| {
-                let error = errors.next().unwrap_or_default();
-                WritableTxnMarkerPartitionResult::default().with_partition_index(*index).with_error_code(error.code())
-            };
-            let partitions = topic.partition_indexes.iter().map(&mut partition).collect();
-            topics.push(WritableTxnMarkerTopicResult::default().with_name(topic.name.clone()).with_partitions(partitions));
+            for index in &topic.partition_indexes {
+                let of_topic = results.entry(of.producer_id).or_default().entry(&topic.name).or_default();
+                of_topic.insert(*index, errors.next().unwrap_or_default());
+            }
         }
-        markers.push(WritableTxnMarkerResult::default().with_producer_id(of.producer_id).with_topics(topics));
     }
-    (WriteTxnMarkersResponse::default().with_markers(markers), error)
+    let partition = |(index, error): (i32, ErrorCode)| {
+        WritableTxnMarkerPartitionResult::default().with_partition_index(index).with_error_code(error.code())
+    };
+    let topic = |(name, partitions): (&TopicName, BTreeMap<i32, ErrorCode>)| {
+        let partitions = partitions.into_iter().map(partition).collect();
+        WritableTxnMarkerTopicResult::default().with_name(name.clone()).with_partitions(partitions)
+    };
+    let markers = results.into_iter().map(|(producer, topics)| {
+        let topics = topics.into_iter().map(topic).collect();
+        WritableTxnMarkerResult::default().with_producer_id(producer).with_topics(topics)
+    });
+    (WriteTxnMarkersResponse::default().with_markers(markers.collect()), error)
 }

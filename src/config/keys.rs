@@ -12,6 +12,7 @@ use super::{
         Valid::{Any, AtLeast, Between, BetweenOrMinusOne, OneOf},
         markdown_table,
     },
+    transaction_keys,
 };
 use std::sync::LazyLock;
 
@@ -26,7 +27,7 @@ pub(super) const NEVER: Option<&str> = Some("9223372036854775807");
 const INT_MAX: Option<&str> = Some("2147483647");
 
 /// Every key that the broker reads, in README's order.
-pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| [BROKER_KEYS, group_keys::SERVER_KEYS].concat());
+pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| [BROKER_KEYS, transaction_keys::KEYS, group_keys::SERVER_KEYS].concat());
 
 const BROKER_KEYS: &[Key] = &[
     // Who the broker is and where it listens.
@@ -232,52 +233,6 @@ const BROKER_KEYS: &[Key] = &[
         AtLeast(0),
         Medium,
         "A record whose timestamp is ahead of now by more than this is refused.",
-    )
-    .dynamic(),
-    Key::new(
-        "transaction.max.timeout.ms",
-        Int,
-        Some("900000"),
-        AtLeast(1),
-        High,
-        "The longest transaction.timeout.ms a producer may ask for.",
-    ),
-    Key::new("transactional.id.expiration.ms", Int, Some("604800000"), AtLeast(1), High, "When an unused transactional id is forgotten."),
-    Key::new(
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        Int,
-        Some("10000"),
-        AtLeast(1),
-        Low,
-        "How often transactions whose time is up are looked for, and aborted.",
-    ),
-    Key::new(
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        Int,
-        Some("3600000"),
-        AtLeast(1),
-        Low,
-        "How often transactional ids that expired are looked for.",
-    ),
-    Key::new("transaction.partition.verification.enable", Boolean, Some("true"), Any, Low, "Asks whether a batch's transaction is known."),
-    Key::new("transaction.state.log.num.partitions", Int, Some("50"), AtLeast(1), High, "The partitions of __transaction_state."),
-    Key::new(
-        "transaction.state.log.replication.factor",
-        Int,
-        Some("3"),
-        AtLeast(1),
-        High,
-        "Its replicas: as many as there are brokers for.",
-    ),
-    Key::new("transaction.state.log.min.isr", Int, Some("2"), AtLeast(1), High, "Its min.insync.replicas."),
-    Key::new("transaction.state.log.segment.bytes", Int, Some("104857600"), AtLeast(1_048_576), High, "Its segment.bytes."),
-    Key::new(
-        "producer.id.expiration.ms",
-        Int,
-        Some("86400000"),
-        AtLeast(1),
-        Low,
-        "How long a partition remembers an idempotent producer that is silent.",
     )
     .dynamic(),
     // Where the data lies.

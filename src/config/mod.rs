@@ -14,6 +14,7 @@ mod server;
 mod sources;
 pub mod topic;
 pub mod topic_keys;
+pub mod transaction_keys;
 
 pub use group_keys::{GroupConfig, GroupDefaults, InvalidGroupConfig};
 pub use listeners::{HostPort, Listener};

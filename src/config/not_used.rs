@@ -2,8 +2,6 @@
 
 /// Keys of Apache Kafka's brokers that mean nothing here (yet): a server.properties that names them still starts, with a word said.
 pub static NOT_USED: &[&str] = &[
-    "add.partitions.to.txn.retry.backoff.max.ms",
-    "add.partitions.to.txn.retry.backoff.ms",
     "alter.config.policy.class.name",
     "authorizer.class.name",
     "auto.include.jmx.reporter",

@@ -165,6 +165,8 @@ pub struct TransactionConfig {
     pub state_log_replication_factor: i16,
     pub state_log_min_isr: i32,
     pub state_log_segment_bytes: i64,
+    pub add_partitions_retry_backoff_ms: i64,
+    pub add_partitions_retry_backoff_max_ms: i64,
 }
 
 impl TransactionConfig {
@@ -178,6 +180,8 @@ impl TransactionConfig {
             state_log_replication_factor: i16::try_from(values.number("transaction.state.log.replication.factor")).unwrap_or(i16::MAX),
             state_log_min_isr: values.int("transaction.state.log.min.isr"),
             state_log_segment_bytes: values.number("transaction.state.log.segment.bytes"),
+            add_partitions_retry_backoff_ms: values.number("add.partitions.to.txn.retry.backoff.ms"),
+            add_partitions_retry_backoff_max_ms: values.number("add.partitions.to.txn.retry.backoff.max.ms"),
         }
     }
 }

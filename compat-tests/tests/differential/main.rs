@@ -27,4 +27,7 @@ mod requests;
 mod sessions;
 mod side;
 mod topics;
+mod transaction_masks;
+mod transactional;
+mod transactions;
 mod versions;

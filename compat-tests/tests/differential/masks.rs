@@ -31,7 +31,7 @@ fn mask_id(id: &mut Uuid) {
 
 /// The words of a message for people are our own, except where a tool looks into them (`tests/clients.rs` shows that). Whether there is one
 /// counts, and an empty one says as little as none.
-fn mask_message(message: &mut Option<StrBytes>) {
+pub fn mask_message(message: &mut Option<StrBytes>) {
     *message = message.take().filter(|words| !words.is_empty()).map(|_| StrBytes::from_static_str("words"));
 }
 
@@ -72,6 +72,14 @@ const OURS: &[(ApiKey, i16)] = &[
     (ApiKey::DeleteTopics, 6),
     (ApiKey::InitProducerId, 5),
     (ApiKey::OffsetForLeaderEpoch, 4),
+    (ApiKey::AddPartitionsToTxn, 5),
+    (ApiKey::AddOffsetsToTxn, 4),
+    (ApiKey::EndTxn, 5),
+    (ApiKey::WriteTxnMarkers, 1),
+    (ApiKey::TxnOffsetCommit, 5),
+    (ApiKey::DescribeProducers, 0),
+    (ApiKey::DescribeTransactions, 0),
+    (ApiKey::ListTransactions, 2),
     (ApiKey::DescribeConfigs, 4),
     (ApiKey::CreatePartitions, 3),
     (ApiKey::DeleteRecords, 2),

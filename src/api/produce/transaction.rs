@@ -18,7 +18,8 @@ use crate::{
     types::{ErrorCode, ProducerIdAndEpoch},
 };
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
+use tokio::time::Instant;
 
 /// A partition of a request: its topic's place and its own.
 pub type Place = (usize, usize);
@@ -30,7 +31,9 @@ pub struct Transaction {
     /// Every partition is refused.
     refused: Option<ErrorCode>,
     /// Appending waits for this: the coordinator's word is not committed yet.
-    pub committing: Option<Committing>,
+    committing: Option<Committing>,
+    /// The markers of the producer's last transaction are being written, and this one can't begin before.
+    last_is_ending: bool,
 }
 
 /// A batch that is in a transaction.
@@ -74,14 +77,16 @@ impl Transaction {
             match log.begin_verification(context.now(), id, epoch, batch.sequence, supports.bumps_epochs()) {
                 Ok(None) => {}
                 Ok(Some(guard)) => guards.push((batch.place, guard, log.topic().clone())),
+                // Before anything is appended, so that nothing is said of the log.
                 Err(error) => {
-                    transaction.places.insert(batch.place, Err(Failure::of(error, &log)));
+                    transaction.places.insert(batch.place, Err(Failure::Records(error)));
                 }
             }
         }
         if let Some(batch) = batches.first().filter(|_| !guards.is_empty()) {
             let partitions = guards.iter().map(|(_, _, partition)| partition.clone()).collect();
             let Word { errors, committing } = ask(context, id, batch.producer, partitions, supports);
+            transaction.last_is_ending = supports.bumps_epochs() && errors.contains(&ErrorCode::ConcurrentTransactions);
             for ((place, guard, _), error) in guards.into_iter().zip(errors) {
                 let answered = if error.is_error() { Err(failure(error, supports)) } else { Ok(Proof::Guarded(guard)) };
                 transaction.places.insert(place, answered);
@@ -89,6 +94,30 @@ impl Transaction {
             transaction.committing = committing;
         }
         transaction
+    }
+
+    /// Whether there is something to wait for.
+    pub fn waits(&self) -> bool {
+        self.last_is_ending || self.committing.is_some()
+    }
+
+    /// The same once it is known: a producer goes on right after EndTxn was answered, so that the end of its last transaction is waited for
+    /// here, for `add.partitions.to.txn.retry.backoff.max.ms`, rather than by a client that starts anew (KAFKA-18575). The sequence of a batch
+    /// that overtakes this one meanwhile shows that one is missing.
+    pub async fn settled(mut self, context: &Context, request: &ProduceRequest, version: i16) -> Self {
+        let retry = &context.config.transactions;
+        let span = |ms: i64| Duration::from_millis(ms.unsigned_abs());
+        let begun = Instant::now();
+        while self.last_is_ending && begun.elapsed() < span(retry.add_partitions_retry_backoff_max_ms) {
+            tokio::time::sleep(span(retry.add_partitions_retry_backoff_ms)).await;
+            self = Self::of(context, request, version);
+        }
+        if let Some(committing) = self.committing.take()
+            && committing.wait().await.is_err()
+        {
+            self.lose();
+        }
+        self
     }
 
     /// How a partition's batch is appended, or why it isn't.
@@ -100,7 +129,7 @@ impl Transaction {
     }
 
     /// The coordinator's word was lost: whoever needed it is to try again.
-    pub fn lose(&mut self) {
+    fn lose(&mut self) {
         for answered in self.places.values_mut().filter(|answered| matches!(answered, Ok(Proof::Guarded(_)))) {
             *answered = Err(failure(ErrorCode::NotCoordinator, Supports::DefaultError));
         }

@@ -6,6 +6,7 @@ use crate::{
         add_offsets_to_txn, add_partitions_to_txn, describe_producers, describe_transactions, end_txn, find_coordinator, init_producer_id,
         list_transactions, offset_fetch, produce, txn_offset_commit, update_features, write_txn_markers,
     },
+    cluster::NewTopic,
     log::Isolation,
     record::{BatchBuilder, BatchRecords},
     types::{ErrorCode, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId},
@@ -351,4 +352,34 @@ async fn a_new_level_of_the_feature_is_followed_at_once() {
         served.init(5).await;
         assert_eq!(written(), form, "level {level}");
     }
+}
+
+/// Right after EndTxn the markers may be under way: what the producer writes next waits for them, but not for ever.
+#[tokio::test]
+async fn the_next_transaction_waits_for_the_last_ones_markers() {
+    use messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+    let served = Served::with_transactions().await;
+    // More than are written before the answer; nobody writes markers in the background yet.
+    served.context.cluster.create_topics(&[NewTopic { partitions: 40, ..NewTopic::with_defaults("many") }], false).remove(0).unwrap();
+    let producer = served.init(5).await;
+    let all = AddPartitionsToTxnTopic::default().with_name(topic("many")).with_partitions((0..40).collect());
+    let mut add = partitions_request(5, "t", producer, false);
+    add.transactions[0].topics.push(all);
+    let added = served.ask(&add_partitions_to_txn::API, 5, &add).await;
+    assert_eq!(added.results_by_transaction[0].topic_results[1].results_by_partition[39].partition_error_code, 0);
+    let next = served.end(5, producer, true).await.unwrap();
+    assert_eq!(served.state().await, "PrepareCommit");
+
+    assert_eq!(served.produce(12, next, 0, true).await, ErrorCode::ConcurrentTransactions, "its patience ends");
+    assert_eq!(served.produce(11, next, 0, true).await, ErrorCode::NotEnoughReplicas, "clients of old ask again themselves");
+
+    let (_stop, stopping) = tokio::sync::watch::channel(false);
+    let writer = served.context.transactions.clone().run_endings(stopping);
+    tokio::select! {
+        // It is asked before a marker is written, and again after all are.
+        biased;
+        answer = served.produce(12, next, 0, true) => assert_eq!(answer, ErrorCode::None),
+        () = writer => panic!("nobody stopped it"),
+    }
+    assert_eq!(served.state().await, "Ongoing");
 }
