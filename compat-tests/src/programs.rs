@@ -24,11 +24,7 @@ impl LineProducer {
     pub fn command(self, bootstrap: &str, topic: &str) -> Result<Command> {
         let mut command = match self {
             Self::Java => java_source("Lines.java")?,
-            Self::Python => {
-                let mut command = Command::new(tools::installed("python/bin/python")?);
-                command.arg(tools::home().join("programs/lines.py"));
-                command
-            }
+            Self::Python => python("lines.py")?,
             Self::Kcat => {
                 let mut command = Command::new("kcat");
                 command.args(["-P", "-K", "\t", "-b", bootstrap, "-t", topic]);
@@ -49,6 +45,8 @@ pub enum Copier {
     Python,
     /// franz-go.
     Franz,
+    /// aiokafka.
+    Aio,
 }
 
 impl Copier {
@@ -64,7 +62,7 @@ impl Copier {
     pub fn speaks_version_2(self) -> bool {
         match self {
             Self::Java | Self::Franz => true,
-            Self::Python => false,
+            Self::Python | Self::Aio => false,
         }
     }
 
@@ -87,11 +85,8 @@ impl Copier {
     fn command(self, args: &[&str]) -> Result<Command> {
         let mut command = match self {
             Self::Java => java_source("Copier.java")?,
-            Self::Python => {
-                let mut command = Command::new(tools::installed("python/bin/python")?);
-                command.arg(tools::home().join("programs/copier.py"));
-                command
-            }
+            Self::Python => python("copier.py")?,
+            Self::Aio => python("copier_aio.py")?,
             Self::Franz => {
                 let mut command = Command::new(tools::installed("go/clients")?);
                 command.arg("franz");
@@ -139,6 +134,13 @@ pub fn offsets_topic(bootstrap: &str) -> Result<Command> {
 /// If the jars aren't installed.
 pub fn toolbox() -> Result<Command> {
     java_source("Tools.java")
+}
+
+/// Python with a program of `programs/`.
+fn python(file: &str) -> Result<Command> {
+    let mut command = Command::new(tools::installed("python/bin/python")?);
+    command.arg(tools::home().join("programs").join(file));
+    Ok(command)
 }
 
 /// A JVM that compiles a source file of `programs/` and runs it.

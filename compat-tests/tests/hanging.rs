@@ -111,6 +111,44 @@ fn what_was_not_added_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Who deletes `__transaction_state` leaves what was open to hang; the broker says so, and goes on with new transactions: also where partitions
+/// have seen a higher coordinator epoch than that of the topic that is made anew.
+#[test]
+fn a_deleted_state_topic_leaves_nothing_that_cannot_be_ended() -> Result<()> {
+    let mut broker = Broker::start()?;
+    let (bootstrap, address) = (broker.bootstrap(), broker.kafka());
+    ensure!(steady::create(&mut broker.connect()?, "t", 2, &[])? == 0);
+    for _ in 0..3 {
+        let mut producer = Producer::init(address, "left")?;
+        producer.write("t", &[0, 1])?;
+        producer.end(3, true)?;
+        // Another start is another leader epoch, which is the coordinator's.
+        ensure!(broker.stop()?.success(), "no clean stop");
+        broker.restart()?;
+    }
+    let mut left = Producer::init(address, "left")?;
+    left.write("t", &[0])?;
+    ensure!(steady::delete(&mut broker.connect()?, "__transaction_state")? == 0);
+    // Whoever looks for a coordinator has the topic made anew.
+    Producer::init(address, "other")?;
+    ensure!(left.add("t", &[1]).is_err() && left.end(3, true).is_err(), "nobody knows it any more");
+
+    let hanging = found(&bootstrap)?;
+    ensure!(hanging.len() == 1 && hanging[0][..3] == ["t", "0", &left.producer.0.to_string()], "{hanging:?}");
+    let metrics = metrics(&broker)?;
+    let info = "highwater_partition_open_transaction_info{topic=\"t\",partition=\"0\",";
+    ensure!(metrics.lines().any(|line| line.starts_with(info) && line.contains("ended_by=\"nobody\"")), "{metrics}");
+    let mut next = Producer::init(address, "left")?;
+    ensure!(next.producer.0 != left.producer.0, "another producer");
+    next.write("t", &[0, 1])?;
+    next.end(3, true)?;
+    transactions(&bootstrap, &["abort", "--topic", "t", "--partition", "0", "--start-offset", &hanging[0][5]])?;
+    ensure!(found(&bootstrap)?.is_empty(), "it has ended");
+    // Three times before and once after, in both partitions.
+    ensure!(committed(&bootstrap, "t")?.len() == 8, "{:?}", committed(&bootstrap, "t")?);
+    Ok(())
+}
+
 fn json(broker: &Broker, path: &str) -> Result<Value> {
     let answer = http::get(broker.http().context("HTTP is on")?, path)?;
     ensure!(answer.status == 200, "{path}: {} {}", answer.status, answer.body);

@@ -171,6 +171,11 @@ fn franz_copies_exactly_once_with_the_feature_off() -> Result<()> {
 }
 
 #[test]
+fn aiokafka_copies_exactly_once_while_the_broker_is_killed() -> Result<()> {
+    copies_exactly_once(Copier::Aio, 2)
+}
+
+#[test]
 fn kafkas_tools_find_a_transaction_that_was_left_and_end_it() -> Result<()> {
     let broker = Broker::start()?;
     let bootstrap = broker.bootstrap();

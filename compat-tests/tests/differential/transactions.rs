@@ -95,7 +95,7 @@ fn partitions_are_added() {
         for version in 0..=5 {
             let id = format!("txn-add-{version}");
             let mut producer = Producer::new(side, &id)?;
-            let (p0, p01): (&[(&str, &[i32])], &[(&str, &[i32])]) = (&[("txn-add", &[0])], &[("txn-add", &[0, 1])]);
+            let p0: &[(&str, &[i32])] = &[("txn-add", &[0])];
             side.step("an id of nobody", version, &producer.named("txn-nobody").add(version, p0))?;
             side.step("no name", version, &producer.named("").add(version, p0))?;
             side.step("another's id", version, &producer.of(NOBODY).add(version, p0))?;
@@ -109,7 +109,7 @@ fn partitions_are_added() {
             describe(side, &[&id])?;
             side.step("one", version, &producer.add(version, p0))?;
             side.step("and again", version, &producer.add(version, p0))?;
-            side.step("and another", version, &producer.add(version, p01))?;
+            side.step("and another", version, &producer.add(version, &[("txn-add", &[0, 1])]))?;
             describe(side, &[&id])?;
             producer.end_step(side, if version >= 5 { 5 } else { 3 }, true)?;
             side.step("after the end", version, &producer.add(version, p0))?;
