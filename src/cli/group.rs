@@ -100,10 +100,7 @@ fn describe(detail: &GroupDetail, rebalances: bool) -> String {
     if rebalances {
         let rows: Vec<_> = detail.rebalances_list.iter().map(|told| rebalance(told, detail.now_ms)).collect();
         text.push('\n');
-        text.push_str(&table(
-            &["BEGAN", "TOOK>", "OUTCOME", "GENERATION>", "MEMBERS>", "UNOWNED>", "LONGEST", "WHY", "LAST TO JOIN"],
-            &rows,
-        ));
+        text.push_str(&table(&["BEGAN", "TOOK>", "OUTCOME", "GENERATION>", "MEMBERS>", "UNOWNED>", "LONGEST", "WHY", "WAITED FOR"], &rows));
     }
     text
 }

@@ -53,6 +53,10 @@ pub type MemberId = Arc<str>;
 /// A static member's name, given by its user (`group.instance.id`, KIP-345).
 pub type InstanceId = Arc<str>;
 
+/// What the members of one group may say of themselves together: subscriptions and protocols. Far more than any that becomes stable needs,
+/// since that has to fit into a record; so a group of members that only take room is full (GROUP_MAX_SIZE_REACHED).
+const METADATA_BYTES_MAX: usize = 16 << 20;
+
 /// The generation of a classic group: raised by every rebalance; −1 for none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Generation(pub i32);

@@ -2,7 +2,7 @@
 
 use super::{
     Committed, Epoch, Generation, GroupId, InstanceId, MemberId,
-    classic::command::Protocol,
+    classic::command::{Protocol, metadata_bytes},
     consumer::{MemberState, Owned, Partitions},
 };
 use crate::types::{Millis, TopicPartition};
@@ -84,6 +84,17 @@ pub struct ConsumerMemberMetadata {
     pub server_assignor: Option<Arc<str>>,
     /// Of a member that speaks the classic protocol.
     pub classic: Option<ClassicMemberMetadata>,
+}
+
+impl ConsumerMemberMetadata {
+    /// What it takes of memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        const OVERHEAD_BYTES: usize = 64;
+        let optional = [&self.instance_id, &self.rack_id, &self.subscribed_topic_regex, &self.server_assignor].into_iter().flatten();
+        let texts = self.subscribed_topic_names.iter().chain(optional).chain([&self.client_id, &self.client_host]);
+        let classic = self.classic.as_ref().map_or(0, |classic| metadata_bytes(&classic.protocols));
+        texts.map(|text| text.len().saturating_add(OVERHEAD_BYTES)).fold(classic, usize::saturating_add)
+    }
 }
 
 /// `ClassicMemberMetadata` of a `ConsumerGroupMemberMetadataValue`.

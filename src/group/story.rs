@@ -44,7 +44,7 @@ pub struct JoinPhase {
     pub members: usize,
     /// Who did not come in time; of many, the first [`WHO_MAX`].
     pub removed: Vec<Who>,
-    /// Whose JoinGroup came last: the others waited for it.
+    /// Whose JoinGroup came last: the others waited for it. Of a consumer group, who was the last to let go of partitions that others waited for.
     pub last: Option<Who>,
 }
 
@@ -117,6 +117,11 @@ impl Story {
                 if let Some(rebalance) = self.under_way() {
                     let (generation, members, removed, last) = (*generation, *members, removed.clone(), last.clone());
                     rebalance.joined = Some(JoinPhase { at, generation, members, removed, last });
+                }
+            }
+            Note::LetGo { who, .. } => {
+                if let Some(joined) = self.under_way().and_then(|rebalance| rebalance.joined.as_mut()) {
+                    joined.last = Some(who.clone());
                 }
             }
             Note::Moved { lost, gained, .. } => {

@@ -1,5 +1,6 @@
 //! Tests of groups, one file a family; [`ctx`] is the shell that they use.
 
+mod bad_input;
 mod consumer;
 mod ctx;
 mod joining;

@@ -105,8 +105,8 @@ fn log_note(note: &Note) {
             group, %old, %new,
             "a second process has joined with group.instance.id of a member that was alive; the first one is fenced"
         ),
-        // Its story counts them.
-        Note::Moved { .. } => {}
+        // Its story has them.
+        Note::Moved { .. } | Note::LetGo { .. } => {}
         Note::NobodyJoined { .. } => tracing::warn!(group, "nobody has joined again in time"),
     }
 }

@@ -14,6 +14,13 @@ pub struct Protocol {
     pub metadata: Bytes,
 }
 
+/// What a member's protocols take of memory, about.
+pub(in crate::group) fn metadata_bytes(protocols: &[Protocol]) -> usize {
+    const OVERHEAD_BYTES: usize = 64;
+    let each = |protocol: &Protocol| protocol.name.len().saturating_add(protocol.metadata.len()).saturating_add(OVERHEAD_BYTES);
+    protocols.iter().map(each).fold(0, usize::saturating_add)
+}
+
 /// JoinGroup.
 #[derive(Clone, Debug)]
 pub struct Join {

@@ -23,6 +23,9 @@ impl Draft<'_> {
             }
             return self.refuse_join(join.ticket, ErrorCode::GroupMaxSizeReached, &"".into());
         }
+        if !self.group.has_room_for_metadata(join) {
+            return self.refuse_join(join.ticket, ErrorCode::GroupMaxSizeReached, &join.member_id);
+        }
         if !self.group.supports(&join.protocol_type, &join.protocols) {
             return self.refuse_join(join.ticket, ErrorCode::InconsistentGroupProtocol, &join.member_id);
         }

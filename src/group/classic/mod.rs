@@ -20,12 +20,12 @@ mod sync;
 pub use command::{Joined, LeaveMember, Left, Synced};
 
 use super::{
-    Generation, GroupId, GroupMetadata, InstanceId, MemberId, MemberMetadata, Settings, Ticket,
+    Generation, GroupId, GroupMetadata, InstanceId, METADATA_BYTES_MAX, MemberId, MemberMetadata, Settings, Ticket,
     subscription::{self, CONSUMER_PROTOCOL_TYPE},
 };
 use crate::types::{ErrorCode, Millis, TopicName, TopicPartition};
 use bytes::Bytes;
-use command::{JoinedMember, Protocol};
+use command::{Join, JoinedMember, Protocol, metadata_bytes};
 use indexmap::IndexMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -162,6 +162,11 @@ pub enum Note {
     NobodyJoined {
         group: GroupId,
     },
+    /// Of a consumer group: a member has let go of what others wait for.
+    LetGo {
+        group: GroupId,
+        who: Who,
+    },
     /// These partitions have no owner from now on, and those have one.
     Moved {
         group: GroupId,
@@ -186,6 +191,7 @@ impl Note {
             | Self::Empty { group, .. }
             | Self::Fenced { group, .. }
             | Self::NobodyJoined { group }
+            | Self::LetGo { group, .. }
             | Self::Moved { group, .. } => group,
         }
     }
@@ -545,6 +551,14 @@ impl Classic {
                 self.supported.remove(&protocol.name);
             }
         }
+    }
+
+    /// Whether a member's metadata fits beside that of the others.
+    pub(super) fn has_room_for_metadata(&self, join: &Join) -> bool {
+        let stays =
+            |member: &&Arc<Member>| member.id != join.member_id && (join.instance_id.is_none() || member.instance_id != join.instance_id);
+        let others = self.members.values().filter(stays).map(|member| metadata_bytes(&member.protocols));
+        others.chain([metadata_bytes(&join.protocols)]).fold(0, usize::saturating_add) <= METADATA_BYTES_MAX
     }
 
     /// Whether a member may be added, or come back, under `group.max.size` (`acceptJoiningMember`).

@@ -76,7 +76,9 @@ impl ConsumerDraft<'_> {
         let old = self.group.members.get(id).cloned();
         let known = old.as_ref().map_or_else(|| ConsumerMember::new(id.clone()).metadata, |member| member.metadata.clone());
         let owned = by_id(&subscription.owned, self.around.topics);
-        let changed = self.subscribe(id, &known, metadata(join, &subscription, &known), old.is_none());
+        let new = metadata(join, &subscription, &known);
+        self.check_metadata(id, &new).map_err(|(error, _)| error)?;
+        let changed = self.subscribe(id, &known, new, old.is_none());
         if downgrades {
             let rebalances = self.group.target.assignment_epoch < self.group.epoch;
             if !rebalances {

@@ -266,6 +266,22 @@ impl ConsumerDraft<'_> {
         }
     }
 
+    /// Tells who has let go of what others wait for.
+    fn tell_let_go(&mut self) {
+        let touched = |record: &Record| match record {
+            Record::Consumer { record: ConsumerRecord::Current(id, Some(_)), .. } => Some(id.clone()),
+            _ => None,
+        };
+        let touched: BTreeSet<MemberId> = self.records.iter().filter_map(touched).collect();
+        let revokes =
+            |group: &Consumer, id: &MemberId| group.member(id).is_some_and(|member| member.state == MemberState::UnrevokedPartitions);
+        for id in touched.iter().filter(|id| revokes(&self.was, id) && !revokes(&self.group, id)) {
+            if let Some(who) = self.group.member(id).map(ConsumerMember::who) {
+                Note::LetGo { group: self.id.clone(), who }.tell_among(&mut self.notes);
+            }
+        }
+    }
+
     /// Tells the group's story: what this decision has changed.
     fn tell(&mut self) {
         let generation = |epoch: Epoch| crate::group::Generation(epoch.0);
@@ -285,6 +301,7 @@ impl ConsumerDraft<'_> {
             self.notes.push(Note::Generation { group, generation, members, removed: Vec::new(), last: None });
         }
         let (was, is) = ((self.was.state(), self.was.epoch), (self.group.state(), self.group.epoch));
+        self.tell_let_go();
         if was != is {
             let (group, generation) = (self.id.clone(), generation(self.group.epoch));
             match is.0 {

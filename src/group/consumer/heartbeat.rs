@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     group::{
-        Assignors, ConsumerMemberMetadata, ConsumerRecord, Decision, Epoch, InstanceId, MemberId, Reply, Volatile, classic::Cause,
-        groups::Protocol,
+        Assignors, ConsumerMemberMetadata, ConsumerRecord, Decision, Epoch, InstanceId, METADATA_BYTES_MAX, MemberId, Reply, Volatile,
+        classic::Cause, groups::Protocol,
     },
     types::ErrorCode,
 };
@@ -296,7 +296,9 @@ impl<'a> ConsumerDraft<'a> {
         }
         let old = self.group.members.get(id).cloned();
         let known = old.as_ref().map_or_else(|| ConsumerMember::new(id.clone()).metadata, |member| member.metadata.clone());
-        let changed = self.subscribe(id, &known, heartbeat.update(&known), old.is_none());
+        let new = heartbeat.update(&known);
+        self.check_metadata(id, &new)?;
+        let changed = self.subscribe(id, &known, new, old.is_none());
         self.settle_one(id, changed, heartbeat.owned.as_ref())?;
         self.keep_alive(id);
         self.timers(id).holds = heartbeat.hold_ms > 0;
@@ -357,6 +359,15 @@ impl<'a> ConsumerDraft<'a> {
             return Ok(());
         }
         Err((ErrorCode::GroupMaxSizeReached, format!("The consumer group has reached its maximum capacity of {max} members.")))
+    }
+
+    /// Whether a member's metadata fits beside that of the others.
+    pub(super) fn check_metadata(&self, id: &MemberId, new: &ConsumerMemberMetadata) -> Result<(), Refusal> {
+        let old = self.group.member(id).map_or(0, |member| member.metadata.bytes());
+        if self.group.metadata_bytes.saturating_sub(old).saturating_add(new.bytes()) <= METADATA_BYTES_MAX {
+            return Ok(());
+        }
+        Err((ErrorCode::GroupMaxSizeReached, format!("The members' metadata of the group is larger than {METADATA_BYTES_MAX} bytes.")))
     }
 
     /// A member's metadata is this now, and what it means for the group; whether its subscription has changed.

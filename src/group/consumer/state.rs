@@ -46,6 +46,8 @@ pub struct Consumer {
     /// How many members speak the classic protocol, and how many of them support each classic protocol.
     pub(super) classics: usize,
     pub(super) by_protocol: BTreeMap<Arc<str>, usize>,
+    /// What all members' metadata takes of memory, about.
+    pub(super) metadata_bytes: usize,
     pub(in crate::group) memory: Memory,
 }
 
@@ -68,6 +70,7 @@ impl Default for Consumer {
             by_assignor: BTreeMap::new(),
             classics: 0,
             by_protocol: BTreeMap::new(),
+            metadata_bytes: 0,
             memory: Memory::default(),
         }
     }
@@ -236,6 +239,8 @@ impl Consumer {
     /// Keeps in step what is computed from the members.
     fn count_member(&mut self, member: &ConsumerMember, more: bool) {
         let metadata = &member.metadata;
+        let bytes = metadata.bytes();
+        self.metadata_bytes = if more { self.metadata_bytes.saturating_add(bytes) } else { self.metadata_bytes.saturating_sub(bytes) };
         metadata.subscribed_topic_names.iter().for_each(|name| count(&mut self.by_name, name, more));
         member.regex().into_iter().for_each(|regex| count(&mut self.by_regex, regex, more));
         metadata.server_assignor.iter().for_each(|name| count(&mut self.by_assignor, name, more));

@@ -94,6 +94,8 @@ fn the_story_tells_why_who_and_how_it_ended() {
         told,
         [(1, 0, Some(2), Some(Stable)), (2, 1, Some(3), Some(Stable)), (3, 2, Some(4), Some(Stable)), (4, 1, None, Some(Empty))]
     );
+    let last: Vec<_> = story.iter().map(|r| r.joined.as_ref().and_then(|joined| Some(joined.last.as_ref()?.member.to_string()))).collect();
+    assert_eq!(last, [None, Some("a".to_owned()), None, None], "b waited for what a had to let go");
     assert!(matches!(&story[1].cause, Cause::Joined { who, .. } if &*who.member == "b"));
     assert!(matches!(&story[2].cause, Cause::Left { members } if &*members[0].0.member == "a"));
     let counts = kip.groups.get("g").unwrap().story().counts();
