@@ -4,6 +4,7 @@
 mod batches;
 mod fixtures;
 mod frames;
+mod groups;
 mod limits;
 mod refusals;
 mod requests;

@@ -162,6 +162,11 @@ impl Victim {
         Self { broker, kafka, address, bystander, base, holding: Vec::new() }
     }
 
+    /// Where it speaks Kafka.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Whether Apache Kafka is the one under attack.
     pub fn is_apaches(&self) -> bool {
         self.broker.is_none()
