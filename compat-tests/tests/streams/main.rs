@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use compat_tests::ApacheKafka;
+use compat_tests::api::group_until;
 use compat_tests::broker::Broker;
 use compat_tests::steady::{self, create};
 use compat_tests::streams::{Application, Instance, reset};
@@ -196,6 +197,18 @@ fn wait_until_trimmed(broker: &Broker, id: &str) -> Result<()> {
     Ok(())
 }
 
+/// Nothing is left to read, of the input and of the repartition topics, and nothing was deleted from those before it was read: markers
+/// aren't waited for, what aborted transactions wrote isn't missed.
+fn wait_until_read(broker: &Broker, id: &str) -> Result<()> {
+    let partitions = (TOPICS.len() + REPARTITIONED.len()) * PARTITIONS;
+    let group = group_until(broker, id, "it has read everything", |group| {
+        let number = |name: &str| group[name].as_u64();
+        number("partitions") == Some(partitions as u64) && number("lag") == Some(0) && number("pending_partitions") == Some(0)
+    })?;
+    ensure!(group["lost_records"] == 0, "{group}");
+    Ok(())
+}
+
 /// What ends in the middle of the input, and starts again.
 #[derive(Clone, Copy, Debug)]
 enum Restart {
@@ -263,6 +276,7 @@ fn exactly_once_is_exact_over_restarts_of_broker_and_application() -> Result<()>
     let Ran { broker, instance, left_open } = run_over(&restarts, &application, most)?;
     ensure!(left_open > 0, "no instance was killed in the middle of a transaction");
     wait_until_trimmed(&broker, "exact")?;
+    wait_until_read(&broker, "exact")?;
 
     // A little more, later than before, closes the segments that have most of it.
     let (mut rest, updates) = (rest.chunks(TOPICS.len() * 2), input::counts(most).values().sum::<usize>());
@@ -288,6 +302,7 @@ fn at_least_once_loses_nothing_over_restarts_of_broker_and_application() -> Resu
     let given = input::lines_and_pairs(ROUNDS)?;
     let Ran { broker, instance, .. } = run_over(&restarts, &Application::new("least", "counts,joins", &options)?, &given)?;
     wait_until_trimmed(&broker, "least")?;
+    wait_until_read(&broker, "least")?;
     instance.close()?;
     let bootstrap = broker.bootstrap();
     for (topic, wanted) in [("counts", input::counts(&given)), ("windowed", input::windowed(&given))] {
