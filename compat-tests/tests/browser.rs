@@ -11,11 +11,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use compat_tests::batch::{Batch, Record};
+use compat_tests::member::{Member, Strategy};
 use compat_tests::process::run;
 use compat_tests::seat::{Seat, commit_alone, commit_many};
 use compat_tests::steady::{create, produce};
+use compat_tests::transactional::Producer;
 use compat_tests::wire::Client;
-use compat_tests::{Broker, tools};
+use compat_tests::{Broker, driver, tools};
 
 /// What a browser takes on a busy machine; each step of it has a limit of its own.
 const WAIT: Duration = Duration::from_secs(240);
@@ -53,7 +55,9 @@ fn send(client: &mut Client, nth: usize) -> Result<()> {
 #[test]
 fn the_console_shows_what_is_behind() -> Result<()> {
     let options = [("group.initial.rebalance.delay.ms", "0")];
-    let (broker, bare, crowded) = (Broker::start_with(&options)?, Broker::start_with(&options)?, Broker::start_with(&options)?);
+    // A transaction may hang, and one does.
+    let unverified = [options[0], ("transaction.partition.verification.enable", "false")];
+    let (broker, bare, crowded) = (Broker::start_with(&unverified)?, Broker::start_with(&options)?, Broker::start_with(&options)?);
     crowd(&crowded)?;
     let mut client = broker.connect()?;
     ensure!(create(&mut client, TOPIC, PARTITIONS, &[("retention.ms", "604800000")])? == 0);
@@ -72,6 +76,11 @@ fn the_console_shows_what_is_behind() -> Result<()> {
         commit_alone(&mut client, name, &[(TOPIC, 1, 0)])?;
     }
     commit_alone(&mut client, "reset-topic", &[(TOPIC, 1, 1_000_000_000)])?;
+    // Two transactions hold a group back: one that no coordinator knows of, and one that is only long.
+    ensure!(create(&mut client, "payments", 2, &[])? == 0);
+    let _payers = Member::start(driver::Client::Python, &broker.bootstrap(), "payments", "payers", Strategy::Range, None)?;
+    Producer::init(broker.kafka(), "lost")?.produce("payments", 0, 0)?;
+    Producer::init(broker.kafka(), &hostile())?.write("payments", &[1])?;
 
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = Arc::clone(&stop);

@@ -25,8 +25,11 @@ const SCREENS = [
   ["phone", { viewport: { width: 360, height: 740 }, colorScheme: "light", isMobile: true, hasTouch: true }],
 ];
 
+let last = "the start";
+
 function ensure(so, what) {
   if (!so) throw new Error(what);
+  last = what;
   console.log(`ok: ${what}`);
 }
 
@@ -132,6 +135,28 @@ async function inert() {
   await page.context().close();
 }
 
+/** Transactions that hold readers back: one of them hangs, one is long and has a name with markup. */
+async function heldBack() {
+  const page = await open({ viewport: { width: 1240, height: 860 } });
+  await visit(page, PAGES.overview);
+  const notice = page.locator(".notice", { hasText: "2 partitions hold readers of committed records back" });
+  await notice.waitFor();
+  const [hangs, open_] = await notice.locator("li").allTextContents().then((all) => [all.find((text) => text.startsWith("payments-0")), all.find((text) => text.startsWith("payments-1"))]);
+  ensure(/transaction hangs for .*, producer \d+ since offset 0: .* no coordinator knows of it/.test(hangs), `a hanging transaction is told with its producer and age: ${hangs}`);
+  ensure(/transaction open for .*, producer \d+ \("><img src=x/.test(open_), "a long one with its transactional id, too");
+  ensure(await page.evaluate(() => window.hacked === undefined && !document.querySelector("main img")), "whose markup is text");
+  await notice.getByRole("link", { name: "payments-0" }).click();
+  await page.waitForFunction(() => document.querySelector("h1")?.textContent.includes("payments") && document.body.textContent.includes("transaction hangs for"));
+  ensure(true, "the topic's page tells of it, too");
+  await visit(page, ["groups/payers", "payers"]);
+  for (const words of ["held back", "transaction hangs for", "transaction open for"]) {
+    await page.locator("main .tags", { hasText: words }).first().waitFor();
+    ensure(true, `and the page of a group that waits: ${words}`);
+  }
+  await page.screenshot({ path: path.join(shots, "wide-held-back.png"), fullPage: true });
+  await page.context().close();
+}
+
 /** Names that an address takes for folders. */
 async function folders() {
   const page = await open({ viewport: { width: 1240, height: 860 } });
@@ -214,12 +239,13 @@ try {
   await updates();
   await keyboard();
   await inert();
+  await heldBack();
   await folders();
   await beyond();
   await crowd();
   await nothingYet();
 } catch (error) {
-  console.error(error.message, troubles.slice(0, 5).join("\n"));
+  console.error(`after "${last}": ${error.message}`, troubles.slice(0, 5).join("\n"));
   process.exitCode = 1;
 } finally {
   await browser.close();
