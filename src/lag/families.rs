@@ -1,17 +1,18 @@
 //! The state as Prometheus families: kafka_exporter's names and labels, and ours beside them. Read off at the scrape, so that what is gone
-//! leaves no ghost.
+//! leaves no ghost. Series of partitions are many: `rows` has their numbers, and writes them as they are sent.
 //!
 //! `max_series` bounds what groups may take. Where it cuts, whole groups lose their partitions' series first, in order of their names, so
 //! that the same ones stay from scrape to scrape; what was left out is counted.
 
 mod kafka_lag_exporter;
+mod rows;
 #[cfg(test)]
 mod tests;
 
 use super::{
     filter::Filter,
     group::{GroupLag, Summary},
-    partition::{Behind, CatchUp, Reader, Reading},
+    partition::{Behind, CatchUp, Reader},
     state::State,
 };
 use crate::{
@@ -44,7 +45,6 @@ struct Row<'a> {
     topic: &'a TopicName,
     reader: &'a Reader,
     behind: Behind,
-    labels: Labels,
 }
 
 /// A group that is exported.
@@ -75,6 +75,7 @@ pub fn render(out: &mut Exposition, state: &State, image: &Image, now: Millis, s
     topics(out, state, image, now, settings);
     let mut shown = Vec::new();
     let mut rows = Vec::new();
+    let mut written = rows::Rows::default();
     let (mut left, mut dropped, mut pending) = (settings.max_series, 0_usize, 0_usize);
     for (id, lag) in state.groups.iter().filter(|(id, _)| settings.groups.takes(id)) {
         let (group, of_group) = read(state, id, lag, now, settings);
@@ -92,30 +93,39 @@ pub fn render(out: &mut Exposition, state: &State, image: &Image, now: Millis, s
             dropped = dropped.saturating_add(of_rows);
         } else {
             left = left.saturating_sub(of_rows);
-            rows.extend(of_group);
+            written.take(&of_group, now);
+            if settings.kafka_lag_exporter {
+                rows.extend(of_group);
+            }
         }
     }
     groups(out, &shown);
-    partitions(out, &rows, now);
     if settings.kafka_lag_exporter {
         kafka_lag_exporter::render(out, state, &shown, &rows, &image.cluster_id, settings);
     }
     out.single(&names::LAG_DROPPED, &[], dropped as u64);
     out.single(&names::LAG_PENDING, &[], pending as u64);
+    out.later(written);
 }
 
 fn read<'a>(state: &'a State, id: &'a GroupId, lag: &'a GroupLag, now: Millis, settings: &MetricsSettings) -> (Shown<'a>, Vec<Row<'a>>) {
     let mut topics: BTreeMap<&TopicName, Sums> = BTreeMap::new();
     let mut rows = Vec::new();
-    for (topic, reader, behind) in lag.partitions(now, &state.topics).filter(|(topic, ..)| settings.topics.takes(topic.as_str())) {
-        let (Some(commit), Some(behind)) = (reader.commit, behind) else { continue };
+    // The topic that comes now, and whether it is shown.
+    let mut current: Option<(&TopicName, bool)> = None;
+    for (topic, reader, behind) in lag.partitions(now, &state.topics) {
+        let taken = match current {
+            Some((same, taken)) if std::ptr::eq(same, topic) => taken,
+            _ => settings.topics.takes(topic.as_str()),
+        };
+        current = Some((topic, taken));
+        let (Some(commit), Some(behind), true) = (reader.commit, behind, taken) else { continue };
         let sums = topics.entry(topic).or_default();
         sums.committed = sums.committed.saturating_add(commit.offset.0.max(0));
         sums.records = sums.records.saturating_add(behind.records);
         sums.lost = sums.lost.saturating_add(reader.lost);
         sums.rate += reader.consumed.per_second().unwrap_or(0.0);
-        let labels = Labels::of(&names::GROUP_LAG, &[id, topic.as_str(), &reader.partition.to_string()]);
-        rows.push(Row { group: id, lag, topic, reader, behind, labels });
+        rows.push(Row { group: id, lag, topic, reader, behind });
     }
     (Shown { id, lag, summary: lag.summary(now, &state.topics), topics }, rows)
 }
@@ -172,29 +182,6 @@ fn groups(out: &mut Exposition, shown: &[Shown<'_>]) {
     by_topic(&names::GROUP_LAG_SUM, |s| s.records as f64);
     by_topic(&names::GROUP_LOST, |s| s.lost as f64);
     by_topic(&names::GROUP_CONSUME_RATE, |s| s.rate);
-}
-
-fn partitions(out: &mut Exposition, rows: &[Row<'_>], now: Millis) {
-    let mut integers = |metric: &Metric, value: fn(&Row<'_>) -> i64| {
-        let mut family = out.family(metric);
-        rows.iter().for_each(|row| family.labelled(&row.labels, value(row)));
-    };
-    integers(&names::GROUP_CURRENT_OFFSET, |row| row.reader.commit.map_or(0, |commit| commit.offset.0.max(0)));
-    integers(&names::GROUP_LAG, |row| row.behind.records);
-    let mut times = |metric: &Metric, value: fn(&Row<'_>, Millis) -> Option<i64>| {
-        let mut family = out.family(metric);
-        for row in rows {
-            if let Some(ms) = value(row, now) {
-                family.labelled(&row.labels, seconds(ms));
-            }
-        }
-    };
-    // One that nobody reads any more would be behind for ever.
-    times(&names::GROUP_LAG_SECONDS, |row, _| row.behind.ms.filter(|_| row.reader.reading != Reading::Abandoned));
-    times(&names::GROUP_EVENT_LAG_SECONDS, |row, _| row.behind.event_ms.filter(|_| row.reader.reading != Reading::Abandoned));
-    times(&names::GROUP_OLDEST, |row, _| row.behind.first.map(|first| first.timestamp.0).filter(|at| *at >= 0));
-    times(&names::GROUP_MARGIN, |row, _| row.behind.margin_ms);
-    times(&names::GROUP_COMMIT_AGE, |row, now| row.reader.commit.map(|commit| now.0.saturating_sub(commit.at.0).max(0)));
 }
 
 fn topics(out: &mut Exposition, state: &State, image: &Image, now: Millis, settings: &MetricsSettings) {

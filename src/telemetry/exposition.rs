@@ -2,7 +2,8 @@
 //! once before a family's first sample, and leaves a family without samples out.
 
 use super::names::Metric;
-use std::fmt::{self, Write};
+use crate::types::Millis;
+use std::fmt::Write;
 
 /// The content type of [`Exposition::finish`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -12,12 +13,19 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub struct Exposition {
     text: String,
     written: Vec<&'static str>,
+    later: Vec<Box<dyn Later>>,
+}
+
+/// Families of so many series that their text is not held: it is written bit by bit, as it is sent. What it is written of was read off before.
+pub trait Later: Send {
+    /// Goes on until the text has `bytes` or more, or there is nothing left.
+    fn write(&mut self, text: &mut String, bytes: usize);
 }
 
 impl Exposition {
     /// Continues a text that other families already stand in.
     pub fn after(text: String) -> Self {
-        Self { text, written: Vec::new() }
+        Self { text, ..Self::default() }
     }
 
     /// Opens a family: all its samples have to be written before the next one is opened, and none is opened twice.
@@ -31,9 +39,21 @@ impl Exposition {
         self.family(metric).sample(labels, value);
     }
 
-    /// The text so far.
+    /// These families come last. They open by [`write_head`].
+    pub fn later(&mut self, families: impl Later + 'static) {
+        self.later.push(Box::new(families));
+    }
+
+    /// The text so far, and what comes after it.
+    pub fn into_parts(self) -> (String, Vec<Box<dyn Later>>) {
+        (self.text, self.later)
+    }
+
+    /// All of the text.
     pub fn finish(self) -> String {
-        self.text
+        let (mut text, mut later) = self.into_parts();
+        later.iter_mut().for_each(|families| families.write(&mut text, usize::MAX));
+        text
     }
 }
 
@@ -52,7 +72,7 @@ impl Family<'_> {
         text.push_str(self.metric.name);
         text.push_str(&labels.0);
         text.push(' ');
-        let _ = value.write_to(text);
+        value.write_to(text);
         text.push('\n');
     }
 
@@ -62,10 +82,7 @@ impl Family<'_> {
         }
         self.started = true;
         self.exposition.written.push(self.metric.name);
-        let text = &mut self.exposition.text;
-        let _ = write!(text, "# HELP {} ", self.metric.name);
-        escape(text, self.metric.help, false);
-        let _ = writeln!(text, "\n# TYPE {} {}", self.metric.name, self.metric.kind.name());
+        write_head(&mut self.exposition.text, self.metric);
     }
 
     /// Writes one series' value; `labels` are the values of the metric's labels in order.
@@ -76,9 +93,26 @@ impl Family<'_> {
         text.push_str(self.metric.name);
         write_labels(text, self.metric.labels, labels);
         text.push(' ');
-        let _ = value.write_to(text);
+        value.write_to(text);
         text.push('\n');
     }
+}
+
+/// What stands before a family's first sample.
+pub fn write_head(text: &mut String, metric: &Metric) {
+    let _ = write!(text, "# HELP {} ", metric.name);
+    escape(text, metric.help, false);
+    let _ = writeln!(text, "\n# TYPE {} {}", metric.name, metric.kind.name());
+}
+
+/// A sample of which only the last label is the series' own, and a number.
+pub fn write_numbered(text: &mut String, metric: &Metric, labels: &CommonLabels, last: i32, value: &impl Value) {
+    text.push_str(metric.name);
+    text.push_str(&labels.0);
+    last.write_to(text);
+    text.push_str("\"} ");
+    value.write_to(text);
+    text.push('\n');
 }
 
 /// Labels of a series, rendered once for the many families that have them.
@@ -95,7 +129,31 @@ impl Labels {
     }
 }
 
+/// All labels but the last, of series that have them in common: rendered once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommonLabels(String);
+
+impl CommonLabels {
+    /// `values` are those of the metric's labels in order, without the last.
+    pub fn of(metric: &Metric, values: &[&str]) -> Self {
+        debug_assert_eq!(values.len().saturating_add(1), metric.labels.len(), "{}", metric.name);
+        let mut text = String::new();
+        write_pairs(&mut text, metric.labels, values);
+        text.push(if values.is_empty() { '{' } else { ',' });
+        metric.labels.last().iter().for_each(|name| text.push_str(name));
+        text.push_str("=\"");
+        Self(text)
+    }
+}
+
 fn write_labels(text: &mut String, names: &[&str], values: &[&str]) {
+    write_pairs(text, names, values);
+    if !names.is_empty() {
+        text.push('}');
+    }
+}
+
+fn write_pairs(text: &mut String, names: &[&str], values: &[&str]) {
     for (i, (name, value)) in names.iter().zip(values).enumerate() {
         text.push(if i == 0 { '{' } else { ',' });
         text.push_str(name);
@@ -103,37 +161,56 @@ fn write_labels(text: &mut String, names: &[&str], values: &[&str]) {
         escape(text, value, true);
         text.push('"');
     }
-    if !names.is_empty() {
-        text.push('}');
-    }
 }
 
 /// A sample's number.
 pub trait Value {
-    fn write_to(&self, text: &mut String) -> fmt::Result;
+    fn write_to(&self, text: &mut String);
 }
 
-impl Value for u64 {
-    fn write_to(&self, text: &mut String) -> fmt::Result {
-        write!(text, "{self}")
+/// Hundreds of thousands of them are written for one scrape: the formatting of `std` would take most of its time.
+macro_rules! integers {
+    ($($of:ty),*) => {$(
+        impl Value for $of {
+            fn write_to(&self, text: &mut String) {
+                text.push_str(itoa::Buffer::new().format(*self));
+            }
+        }
+    )*};
+}
+
+integers!(u64, i64, i32);
+
+/// In seconds.
+impl Value for Millis {
+    fn write_to(&self, text: &mut String) {
+        if self.0 < 0 {
+            return (self.0 as f64 / 1_000.0).write_to(text);
+        }
+        (self.0 / 1_000).write_to(text);
+        let part = self.0 % 1_000;
+        if part > 0 {
+            let digits = [b'.', digit(part / 100), digit(part / 10), digit(part)];
+            let kept = digits.iter().rposition(|digit| *digit != b'0').unwrap_or(0);
+            digits.iter().take(kept.saturating_add(1)).for_each(|digit| text.push(char::from(*digit)));
+        }
     }
 }
 
-impl Value for i64 {
-    fn write_to(&self, text: &mut String) -> fmt::Result {
-        write!(text, "{self}")
-    }
+/// The last decimal digit.
+fn digit(number: i64) -> u8 {
+    b'0'.saturating_add(u8::try_from(number % 10).unwrap_or(0))
 }
 
 impl Value for f64 {
     /// Prometheus spells infinities with their sign.
-    fn write_to(&self, text: &mut String) -> fmt::Result {
+    fn write_to(&self, text: &mut String) {
         if self.is_nan() {
-            text.write_str("NaN")
+            text.push_str("NaN");
         } else if self.is_infinite() {
-            text.write_str(if *self > 0.0 { "+Inf" } else { "-Inf" })
+            text.push_str(if *self > 0.0 { "+Inf" } else { "-Inf" });
         } else {
-            write!(text, "{self}")
+            let _ = write!(text, "{self}");
         }
     }
 }
@@ -190,7 +267,25 @@ mod tests {
         out.single(&PLAIN, &[], 2u64);
     }
 
+    #[test]
+    fn what_series_have_in_common_is_rendered_once() {
+        let mut text = String::new();
+        let labels = CommonLabels::of(&ODD, &["x\"y"]);
+        write_numbered(&mut text, &ODD, &labels, 7, &-3_i64);
+        write_numbered(&mut text, &ODD, &labels, 0, &1_u64);
+        assert_eq!(text, "odd_bytes{a=\"x\\\"y\",b=\"7\"} -3\nodd_bytes{a=\"x\\\"y\",b=\"0\"} 1\n");
+        assert_eq!(CommonLabels::of(&Metric { labels: &["b"], ..PLAIN }, &[]).0, "{b=\"");
+    }
+
     proptest::proptest! {
+        #[test]
+        fn milliseconds_are_written_as_the_number_of_seconds_is(ms in proptest::prop_oneof![-5_000..5_000_i64, 0..4_000_000_000_000_i64]) {
+            let (mut ours, mut plain) = (String::new(), String::new());
+            Millis(ms).write_to(&mut ours);
+            (ms as f64 / 1_000.0).write_to(&mut plain);
+            proptest::prop_assert_eq!(ours, plain);
+        }
+
         #[test]
         fn any_label_value_stays_on_its_line_and_reads_back(value in ".*") {
             let mut out = Exposition::default();

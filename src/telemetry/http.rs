@@ -4,23 +4,34 @@
 //! an answer a deadline, and scrapes are rendered one at a time, beside the threads that serve Kafka clients.
 
 use super::{
-    exposition::{CONTENT_TYPE, Exposition},
+    exposition::{CONTENT_TYPE, Exposition, Later},
     process,
     registry::Registry,
 };
 use axum::{
     Router,
+    body::{Body, Bytes},
     extract::State,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
-use hyper::server::conn::http1;
+use hyper::{
+    body::{Body as Frames, Frame},
+    server::conn::http1,
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context as Task, Poll},
+    time::Duration,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
@@ -153,7 +164,7 @@ async fn metrics(State(context): State<Context>) -> Response {
     };
     let rendered = tokio::task::spawn_blocking(move || render(&context.registry, context.source.as_ref())).await;
     match rendered {
-        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], Body::new(text)).into_response(),
         Err(error) => {
             tracing::error!(%error, "render the metrics");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -161,11 +172,50 @@ async fn metrics(State(context): State<Context>) -> Response {
     }
 }
 
-fn render(registry: &Registry, source: &dyn Source) -> String {
+fn render(registry: &Registry, source: &dyn Source) -> Text {
     let mut out = Exposition::after(registry.render());
     source.render(&mut out);
     process::render(&mut out);
-    out.finish()
+    let (text, later) = out.into_parts();
+    Text { ready: Some(text.into()), later }
+}
+
+/// The text of a scrape as it is sent: tens of megabytes where there are hundreds of thousands of series, of which a bit is held at a time.
+struct Text {
+    ready: Option<Bytes>,
+    later: Vec<Box<dyn Later>>,
+}
+
+impl Text {
+    /// What is written at once; it takes less than a millisecond.
+    const PIECE_BYTES: usize = 256 << 10;
+    /// A piece ends with a whole line.
+    const ROOM_BYTES: usize = 8 << 10;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if let Some(ready) = self.ready.take() {
+            return Some(ready);
+        }
+        let mut piece = String::new();
+        while let Some(families) = self.later.first_mut() {
+            piece.reserve(Self::PIECE_BYTES.saturating_add(Self::ROOM_BYTES));
+            families.write(&mut piece, Self::PIECE_BYTES);
+            if piece.len() >= Self::PIECE_BYTES {
+                break;
+            }
+            self.later.remove(0);
+        }
+        (!piece.is_empty()).then(|| piece.into())
+    }
+}
+
+impl Frames for Text {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Task<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.next().map(|piece| Ok(Frame::data(piece))))
+    }
 }
 
 #[cfg(test)]

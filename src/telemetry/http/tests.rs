@@ -13,6 +13,20 @@ use tokio::{
     task::JoinHandle,
 };
 
+/// More lines than are held at once.
+struct Many(usize);
+
+const MANY: usize = 100_000;
+
+impl Later for Many {
+    fn write(&mut self, text: &mut String, bytes: usize) {
+        while self.0 < MANY && text.len() < bytes {
+            text.push_str(&format!("many{{nth=\"{}\"}} 1\n", self.0));
+            self.0 += 1;
+        }
+    }
+}
+
 #[derive(Default)]
 struct Fake {
     ready: AtomicBool,
@@ -25,6 +39,8 @@ impl Source for Fake {
 
     fn render(&self, out: &mut Exposition) {
         render_topics(out, [TopicSample { partitions: 2, ..TopicSample::of("orders") }]);
+        out.later(Many(0));
+        out.later(Many(MANY - 3));
     }
 }
 
@@ -170,4 +186,15 @@ async fn stopping_ends_idle_connections_and_refuses_new_ones() {
     idle.read_to_end(&mut rest).await.unwrap();
     assert!(rest.ends_with(b"ok\n"));
     assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn what_is_written_as_it_is_sent_comes_whole_and_in_order() {
+    let server = Server::start().await;
+    // HTTP/1.0 has no chunks: the body is what comes until the end.
+    let answer = server.exchange("GET /metrics HTTP/1.0\r\n\r\n").await;
+    let nths: Vec<usize> =
+        answer.lines().filter_map(|line| line.strip_prefix("many{nth=\"")?.strip_suffix("\"} 1")).map(|nth| nth.parse().unwrap()).collect();
+    assert!(nths.iter().copied().eq((0..MANY).chain(MANY - 3..MANY)), "{} lines", nths.len());
+    assert!(answer.lines().any(|line| line.starts_with("process_cpu_seconds_total ")) && answer.ends_with('\n'));
 }
