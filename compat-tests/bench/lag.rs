@@ -43,7 +43,7 @@ pub fn run() -> Result<()> {
     thread::sleep(RUN);
     let idle = (cpu_seconds(broker.pid())? - cpu) / RUN.as_secs_f64() * 100.0;
     println!("idle: {idle:.1} % of a core; {:.1} MB for the groups", resident_mb(broker.pid())? - before_mb);
-    let mut took = Vec::new();
+    let (mut took, cpu) = (Vec::new(), cpu_seconds(broker.pid())?);
     let mut text = String::new();
     for _ in 0..SCRAPES {
         let begun = Instant::now();
@@ -51,11 +51,12 @@ pub fn run() -> Result<()> {
         took.push(begun.elapsed());
         thread::sleep(Duration::from_millis(300));
     }
+    let cpu_ms = (cpu_seconds(broker.pid())? - cpu) / SCRAPES as f64 * 1e3;
     took.sort_unstable();
     let series = text.lines().filter(|line| !line.starts_with('#')).count();
     let ms = |at: usize| took[at].as_secs_f64() * 1e3;
     println!(
-        "/metrics: {series} series, {:.1} MB; least {:.0} ms, middle {:.0} ms, longest {:.0} ms",
+        "/metrics: {series} series, {:.1} MB; least {:.0} ms, middle {:.0} ms, longest {:.0} ms; {cpu_ms:.0} ms of CPU each, with what is done between them",
         text.len() as f64 / 1e6,
         ms(0),
         ms(took.len() / 2),
