@@ -16,16 +16,12 @@ use compat_tests::driver::{Client as Library, Codec};
 use compat_tests::process::run;
 use compat_tests::seat::{Seat, commit_alone};
 use compat_tests::steady::{create, produce};
-use compat_tests::transactional::{again, init};
+use compat_tests::transactional::{Producer, again};
 use compat_tests::wire::Client;
-use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, BrokerId, DeleteRecordsRequest, EndTxnRequest, FetchRequest, ListOffsetsRequest, ProducerId, TopicName,
-    TransactionalId,
-};
+use kafka_protocol::messages::{BrokerId, DeleteRecordsRequest, FetchRequest, ListOffsetsRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 
 const TOPIC: &str = "t";
@@ -46,10 +42,9 @@ impl Random {
     }
 }
 
-/// A transactional producer by hand: it may leave its transaction open from step to step.
-struct Producer {
-    id: TransactionalId,
-    producer: (i64, i16),
+/// A transactional producer, which may leave its transaction open from step to step.
+struct Writer {
+    producer: Producer,
     sequence: i32,
     is_open: bool,
 }
@@ -58,7 +53,7 @@ struct World {
     broker: Broker,
     client: Client,
     random: Random,
-    producers: Vec<Producer>,
+    writers: Vec<Writer>,
     /// Where each group has committed.
     committed: BTreeMap<&'static str, i64>,
     seat: Seat,
@@ -77,17 +72,15 @@ impl World {
         // Segments of half a second, so that there's something to compact.
         let compact = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.01"), ("segment.ms", "500")];
         ensure!(create(&mut client, TOPIC, 1, if compacted { &compact } else { &[] })? == 0);
-        let producers: Result<Vec<_>> = (0..2)
-            .map(|nth| {
-                let id = TransactionalId(StrBytes::from_string(format!("writer-{nth}")));
-                let producer = init(&mut client, &id, 600_000)?;
-                Ok(Producer { id, producer, sequence: 0, is_open: false })
-            })
-            .collect();
+        let writer = |nth: usize| -> Result<Writer> {
+            let producer = Producer::init(broker.kafka(), &format!("writer-{nth}"))?;
+            Ok(Writer { producer, sequence: 0, is_open: false })
+        };
+        let writers = (0..2).map(writer).collect::<Result<Vec<_>>>()?;
         let seat = Seat::take(broker.kafka(), "of committed", COMMITTED_READER, &[(TOPIC.to_owned(), 1)])?;
         seat.wait_for(1)?;
         let fetcher = Client::connect_as(broker.kafka(), COMMITTED_READER)?;
-        Ok(Self { broker, client, random: Random(seed | 1), producers: producers?, committed: BTreeMap::new(), seat, fetcher })
+        Ok(Self { broker, client, random: Random(seed | 1), writers, committed: BTreeMap::new(), seat, fetcher })
     }
 
     fn records(&mut self) -> Vec<(i64, String)> {
@@ -151,36 +144,21 @@ impl World {
     fn write_in_transaction(&mut self) -> Result<()> {
         let nth = self.random.below(2) as usize;
         let batch = self.batch();
-        let producer = &mut self.producers[nth];
-        let (id, epoch) = producer.producer;
-        let added = AddPartitionsToTxnTopic::default().with_name(topic()).with_partitions(vec![0]);
-        let add = AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(producer.id.clone())
-            .with_v3_and_below_producer_id(ProducerId(id))
-            .with_v3_and_below_producer_epoch(epoch)
-            .with_v3_and_below_topics(vec![added]);
-        again(|| {
-            let answer = self.client.ask(3, &add)?;
-            let result = answer.results_by_topic_v3_and_below.first().and_then(|topic| topic.results_by_partition.first());
-            Ok((result.context("no partition is answered")?.partition_error_code, ()))
-        })?;
+        let writer = &mut self.writers[nth];
+        let (id, epoch) = writer.producer.producer;
+        writer.producer.add(TOPIC, &[0])?;
         let count = batch.header.record_count;
-        let batch = batch.from_producer(id, epoch, producer.sequence).with(|header| header.attributes |= TRANSACTIONAL);
-        (producer.sequence, producer.is_open) = (producer.sequence + count, true);
-        let request = produce(TOPIC, 0, batch.encode()).with_transactional_id(Some(producer.id.clone()));
+        let batch = batch.from_producer(id, epoch, writer.sequence).with(|header| header.attributes |= TRANSACTIONAL);
+        (writer.sequence, writer.is_open) = (writer.sequence + count, true);
+        let request = produce(TOPIC, 0, batch.encode()).with_transactional_id(Some(writer.producer.id.clone()));
         self.send(&request)
     }
 
     fn end_a_transaction(&mut self) -> Result<()> {
         let commit = self.random.below(2) == 0;
-        let Some(producer) = self.producers.iter_mut().find(|producer| producer.is_open) else { return Ok(()) };
-        producer.is_open = false;
-        let end = EndTxnRequest::default()
-            .with_transactional_id(producer.id.clone())
-            .with_producer_id(ProducerId(producer.producer.0))
-            .with_producer_epoch(producer.producer.1)
-            .with_committed(commit);
-        again(|| Ok((self.client.ask(1, &end)?.error_code, ())))
+        let Some(writer) = self.writers.iter_mut().find(|writer| writer.is_open) else { return Ok(()) };
+        writer.is_open = false;
+        writer.producer.end(1, commit)
     }
 
     fn delete_some(&mut self) -> Result<()> {
@@ -311,7 +289,7 @@ fn is_what_reading_every_record_gives(seed: u64, compacted: bool) -> Result<()> 
         }
     }
     // All transactions end, and all is read: it is zero, whatever lies at the end.
-    while world.producers.iter().any(|producer| producer.is_open) {
+    while world.writers.iter().any(|writer| writer.is_open) {
         world.end_a_transaction()?;
     }
     for (name, level) in [("of all", 0), ("of committed", 1)] {
