@@ -8,6 +8,7 @@ pub mod group_keys;
 pub mod key;
 pub mod keys;
 mod listeners;
+mod log_keys;
 mod not_used;
 pub mod properties;
 mod server;
