@@ -74,7 +74,7 @@ pub struct Broker {
     stop: watch::Sender<bool>,
     kafka: JoinSet<()>,
     clockwork: JoinSet<()>,
-    cleaner: cleaner::Cleaner,
+    cleaner: Arc<cleaner::Cleaner>,
     lag: lag::Rounds,
     mover: mover::Mover,
     http: JoinSet<()>,
@@ -113,6 +113,7 @@ impl Broker {
         run_groups(&context, &stop, &mut clockwork);
         transactions::run(&context, &stop, &mut clockwork);
         let cleaner = cleaner::Cleaner::start(&context)?;
+        clockwork.spawn(cleaner.clone().follow(context.cluster.images(), stop.subscribe()));
         let mover = mover::Mover::start(&context)?;
         let _ = source.compactor.set(cleaner.compactor().clone());
         let lag = lag::Rounds::start(&context)?;

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     cluster::{AdminError, Cluster, NewTopic, Topic},
     codec::shape::{BOOL, I16, I32, Kind, Shape, TEXT, always},
-    config::{ServerConfig, describe::Described},
+    config::{Layers, ServerConfig, describe::Described},
     net::{Answer, Refusal},
     types::{BrokerId, ErrorCode},
 };
@@ -82,9 +82,10 @@ fn answer(cluster: &Cluster, config: &ServerConfig, version: i16, asked: &Create
     }
     let commands: Vec<NewTopic> = create.iter().map(|topic| command(topic)).collect();
     let replies = cluster.create_topics(&commands, asked.validate_only);
+    let image = cluster.image();
     for (topic, reply) in create.iter().zip(replies) {
         results.push(match reply {
-            Ok(created) => succeeded(config, version, &created),
+            Ok(created) => succeeded(config, image.layers(), version, &created),
             Err(error) => failed(&topic.name, &error),
         });
     }
@@ -103,7 +104,7 @@ fn command(topic: &CreatableTopic) -> NewTopic {
     }
 }
 
-fn succeeded(config: &ServerConfig, version: i16, topic: &Topic) -> CreatableTopicResult {
+fn succeeded(config: &ServerConfig, layers: Layers<'_>, version: i16, topic: &Topic) -> CreatableTopicResult {
     let result =
         CreatableTopicResult::default().with_name(TopicName(text(topic.name.as_str()))).with_topic_id(topic.id.0).with_error_message(None);
     if version < 5 {
@@ -119,7 +120,7 @@ fn succeeded(config: &ServerConfig, version: i16, topic: &Topic) -> CreatableTop
             .with_read_only(described.read_only)
             .with_config_source(described.source.wire())
     };
-    let mut configs: Vec<CreatableTopicConfigs> = config.describe_topic(&topic.overrides).into_iter().map(entry).collect();
+    let mut configs: Vec<CreatableTopicConfigs> = config.describe_topic(&topic.overrides, layers).into_iter().map(entry).collect();
     configs.sort_by(|a, b| a.name.cmp(&b.name));
     result
         .with_num_partitions(i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX))

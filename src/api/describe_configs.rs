@@ -111,10 +111,10 @@ fn describe(image: &Image, config: &ServerConfig, resource: &DescribeConfigsReso
             let name = TopicName::new(name).map_err(|e| (ErrorCode::InvalidTopicException, e.to_string()))?;
             let unknown = || (ErrorCode::UnknownTopicOrPartition, "This server does not host this topic-partition.".to_owned());
             let topic = image.topic(name.as_str()).ok_or_else(unknown)?;
-            Ok(config.describe_topic(&topic.overrides))
+            Ok(config.describe_topic(&topic.overrides, image.layers()))
         }
-        BROKER if name.is_empty() => Ok(Vec::new()),
-        BROKER if broker_id(name)? == config.node_id => Ok(config.describe_broker()),
+        BROKER if name.is_empty() => Ok(config.describe_all_brokers(image.layers())),
+        BROKER if broker_id(name)? == config.node_id => Ok(config.describe_broker(image.layers())),
         BROKER => invalid(format!("Unexpected broker id, expected {} or empty string, but received {}", config.node_id, shown(name))),
         BROKER_LOGGER if name.is_empty() => invalid("Broker id must not be empty".to_owned()),
         BROKER_LOGGER if broker_id(name)? == config.node_id => Ok(Vec::new()),

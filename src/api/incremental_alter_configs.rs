@@ -1,8 +1,8 @@
 //! IncrementalAlterConfigs (key 44), versions 0 and 1.
 //!
-//! - Sets, unsets, appends to and subtracts from the configs of topics and groups (KIP-339); what isn't named stays. A topic's changes are made all or
+//! - Sets, unsets, appends to and subtracts from the configs of topics, groups and brokers (KIP-339, KIP-226); what isn't named stays. A topic's changes are made all or
 //!   none, and durably before the answer; they're in effect then.
-//! - A resource or a config that stands twice is INVALID_REQUEST, so is anything of a broker: its configs can't be changed while it runs yet.
+//! - A resource or a config that stands twice is INVALID_REQUEST, so is a broker's config that can't change while it runs.
 //! - Version 1 is flexible.
 
 use super::{
@@ -158,7 +158,9 @@ mod tests {
         assert_eq!(one(of(BROKER, "x", vec![set()])), refused("Node id must be an integer, but it is: x"));
         assert_eq!(one(of(BROKER, "7", vec![])), refused("Unexpected broker id, expected 1, but received 7"));
         let retention = config("log.retention.ms", SET, Some("5"));
-        assert_eq!(one(of(BROKER, "1", vec![retention])), refused("Cannot update these configs dynamically: [log.retention.ms]"));
+        assert_eq!(one(of(BROKER, "1", vec![retention])), (0, String::new()));
+        let port = config("listeners", SET, Some("PLAINTEXT://:1"));
+        assert_eq!(one(of(BROKER, "", vec![port])), refused("Cannot update these configs dynamically: [listeners]"));
         assert_eq!(one(of(BROKER, "", vec![])), (0, String::new()));
         let twice = ask(&cluster, vec![of(TOPIC, "t", vec![set()]), of(TOPIC, "t", vec![])], false);
         assert_eq!(twice, [refused("Each resource must appear at most once."), refused("Each resource must appear at most once.")]);

@@ -1,11 +1,11 @@
 //! Changes of resources' configs, as AlterConfigs and IncrementalAlterConfigs share them: the checks that Kafka's brokers make before they
 //! hand a change to the controller (`ConfigAdminManager.preprocess`), and the answer for each resource in the request's order.
 //!
-//! Topics' and groups' configs change; a broker's don't yet while it runs. Each resource is refused or changed for itself.
+//! Topics', groups' and brokers' configs change. Each resource is refused or changed for itself.
 
 use super::convert::{refused, text};
 use crate::{
-    cluster::{AdminError, Cluster, ConfigChange, GroupChange, TopicChange},
+    cluster::{AdminError, BrokerChange, Cluster, ConfigChange, GroupChange, TopicChange},
     types::{BrokerId, ErrorCode},
 };
 use kafka_protocol::protocol::StrBytes;
@@ -44,6 +44,7 @@ pub(super) fn alter(cluster: &Cluster, node_id: BrokerId, resources: Vec<Resourc
     }
     let (mut topics, mut topic_places) = (Vec::new(), Vec::new());
     let (mut groups, mut group_places) = (Vec::new(), Vec::new());
+    let (mut brokers, mut broker_places) = (Vec::new(), Vec::new());
     let mut outcomes = Vec::with_capacity(resources.len());
     for (place, resource) in resources.into_iter().enumerate() {
         let is_once = times.get(&(resource.kind, resource.name)) == Some(&1);
@@ -59,7 +60,11 @@ pub(super) fn alter(cluster: &Cluster, node_id: BrokerId, resources: Vec<Resourc
                 group_places.push(place);
                 (0, None)
             }
-            Ok(Checked::Nothing) => (0, None),
+            Ok(Checked::Broker(change)) => {
+                brokers.push(change);
+                broker_places.push(place);
+                (0, None)
+            }
             Err((code, why)) => (code.code(), Some(text(why))),
         });
     }
@@ -67,7 +72,11 @@ pub(super) fn alter(cluster: &Cluster, node_id: BrokerId, resources: Vec<Resourc
     let of_topics = topics.iter().map(|topic| &topic.name).zip(replies.into_iter().map(|reply| reply.map(drop)));
     let replies = if groups.is_empty() { Vec::new() } else { cluster.alter_groups(&groups, validate_only) };
     let of_groups = groups.iter().map(|group| &group.group).zip(replies);
-    for (place, (name, reply)) in topic_places.into_iter().zip(of_topics).chain(group_places.into_iter().zip(of_groups)) {
+    let replies = if brokers.is_empty() { Vec::new() } else { cluster.alter_brokers(&brokers, validate_only) };
+    let name = String::from("a broker");
+    let of_brokers = replies.into_iter().map(|reply| (&name, reply));
+    let all = topic_places.into_iter().zip(of_topics).chain(group_places.into_iter().zip(of_groups));
+    for (place, (name, reply)) in all.chain(broker_places.into_iter().zip(of_brokers)) {
         if let (Some(outcome), Err(error)) = (outcomes.get_mut(place), reply) {
             *outcome = outcome_of(name, &error);
         }
@@ -92,7 +101,7 @@ fn invalid<T>(why: impl Into<String>) -> Result<T, Refusal> {
 enum Checked {
     Topic(TopicChange),
     Group(GroupChange),
-    Nothing,
+    Broker(BrokerChange),
 }
 
 fn check(resource: Resource<'_>, node_id: BrokerId) -> Result<Checked, Refusal> {
@@ -113,11 +122,11 @@ fn check(resource: Resource<'_>, node_id: BrokerId) -> Result<Checked, Refusal> 
             Err(op) => invalid(format!("Unknown operations type {op}")),
         },
         BROKER => {
-            check_broker(resource.name, node_id)?;
-            if resource.keys.is_empty() {
-                return Ok(Checked::Nothing);
+            let broker = check_broker(resource.name, node_id)?;
+            match resource.change {
+                Ok(change) => Ok(Checked::Broker(BrokerChange { broker, change })),
+                Err(op) => invalid(format!("Unknown operations type {op}")),
             }
-            invalid(format!("Cannot update these configs dynamically: [{}]", shown(&resource.keys.join(", "))))
         }
         BROKER_LOGGER => invalid("Log levels can't be changed while the broker runs"),
         CLIENT_METRICS => invalid(format!("Resources of type {} have no configs here", resource.kind)),
@@ -125,13 +134,13 @@ fn check(resource: Resource<'_>, node_id: BrokerId) -> Result<Checked, Refusal> 
     }
 }
 
-/// This broker, or by the empty name all of them.
-fn check_broker(name: &str, node_id: BrokerId) -> Result<(), Refusal> {
+/// This broker, or by the empty name all of them (`None`).
+fn check_broker(name: &str, node_id: BrokerId) -> Result<Option<BrokerId>, Refusal> {
     if name.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     match name.parse().map(BrokerId) {
-        Ok(id) if id == node_id => Ok(()),
+        Ok(id) if id == node_id => Ok(Some(id)),
         Ok(_) => invalid(format!("Unexpected broker id, expected {node_id}, but received {}", shown(name))),
         Err(_) => invalid(format!("Node id must be an integer, but it is: {}", shown(name))),
     }

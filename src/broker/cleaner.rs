@@ -1,8 +1,10 @@
-//! The threads that compact logs (`LogCleaner`): each cleans the dirtiest log, and waits for `log.cleaner.backoff.ms` if none is dirty enough.
+//! The threads that compact logs (`LogCleaner`): each cleans the dirtiest log, and waits for `log.cleaner.backoff.ms` if none is dirty enough. How many
+//! there are and what they go by follows the configs that are set while the broker runs.
 #![allow(clippy::disallowed_methods, reason = "a shell: threads that sleep until they are told to end")]
 
 use crate::{
     api::Context,
+    cluster::Image,
     config::LogCleanerConfig,
     log::{CompactSettings, Compactor},
     telemetry::CompactionSample,
@@ -10,37 +12,57 @@ use crate::{
 use anyhow::Context as _;
 use parking_lot::{Condvar, Mutex};
 use std::{
-    sync::{Arc, atomic::Ordering},
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+use tokio::sync::watch;
 
 /// Told when threads have to end.
 #[derive(Default)]
 pub struct Stop {
-    is_set: Mutex<bool>,
+    state: Mutex<StopState>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct StopState {
+    is_set: bool,
+    /// How often sleepers were woken.
+    wakes: u64,
 }
 
 impl Stop {
     /// The broker stops.
     pub fn set(&self) {
-        *self.is_set.lock() = true;
+        self.state.lock().is_set = true;
         self.changed.notify_all();
     }
 
-    /// Sleeps; true if the broker stops.
+    /// Ends everyone's sleep.
+    fn wake(&self) {
+        let mut state = self.state.lock();
+        state.wakes = state.wakes.wrapping_add(1);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Sleeps, unless woken; true if the broker stops.
     pub fn sleep(&self, pause: Duration) -> bool {
+        let mut state = self.state.lock();
         if pause.is_zero() {
-            return *self.is_set.lock();
+            return state.is_set;
         }
-        let until = Instant::now().checked_add(pause);
-        let mut is_set = self.is_set.lock();
-        while !*is_set {
+        let (until, wakes) = (Instant::now().checked_add(pause), state.wakes);
+        while !state.is_set && state.wakes == wakes {
             let timed_out = match until {
-                Some(until) => self.changed.wait_until(&mut is_set, until).timed_out(),
+                Some(until) => self.changed.wait_until(&mut state, until).timed_out(),
                 None => {
-                    self.changed.wait(&mut is_set);
+                    self.changed.wait(&mut state);
                     false
                 }
             };
@@ -48,35 +70,35 @@ impl Stop {
                 break;
             }
         }
-        *is_set
+        state.is_set
     }
 }
 
-/// The running threads.
+/// The running threads, and what they go by.
 pub struct Cleaner {
-    stop: Arc<Stop>,
-    threads: Vec<JoinHandle<()>>,
+    context: Arc<Context>,
+    stop: Stop,
     compactor: Arc<Compactor>,
+    /// How many there are to be.
+    wanted: AtomicUsize,
+    backoff_ms: AtomicU64,
+    /// By their numbers. One that there's no use for takes itself off.
+    threads: Mutex<BTreeMap<usize, JoinHandle<()>>>,
 }
 
 impl Cleaner {
     /// Starts them, if `log.cleaner.enable` says so.
-    pub fn start(context: &Arc<Context>) -> anyhow::Result<Self> {
-        let LogCleanerConfig { enable, threads, dedupe_buffer_bytes, io_buffer_load_factor, io_buffer_bytes, .. } =
-            context.config.log_cleaner;
-        let compactor = Arc::new(Compactor::new(CompactSettings {
-            threads,
-            dedupe_buffer_bytes,
-            load_factor: io_buffer_load_factor,
-            io_buffer_bytes,
-            io_bytes_per_second: context.config.log_cleaner.io_max_bytes_per_second,
-        }));
-        let mut cleaner = Self { stop: Arc::default(), threads: Vec::new(), compactor };
-        for i in 0..if enable { threads } else { 0 } {
-            let (context, stop, compactor) = (context.clone(), cleaner.stop.clone(), cleaner.compactor.clone());
-            let thread = thread::Builder::new().name(format!("log-cleaner-{i}")).spawn(move || run(&context, &compactor, &stop));
-            cleaner.threads.push(thread.context("start a thread for compaction")?);
-        }
+    pub fn start(context: &Arc<Context>) -> anyhow::Result<Arc<Self>> {
+        let config = current(context)?;
+        let cleaner = Arc::new(Self {
+            context: Arc::clone(context),
+            stop: Stop::default(),
+            compactor: Arc::new(Compactor::new(settings(&config))),
+            wanted: AtomicUsize::new(0),
+            backoff_ms: AtomicU64::new(0),
+            threads: Mutex::default(),
+        });
+        cleaner.obey(&config)?;
         Ok(cleaner)
     }
 
@@ -85,27 +107,93 @@ impl Cleaner {
         &self.compactor
     }
 
+    /// Goes by this from now on: there are more or fewer threads, which pause as long and clean as fast as it says.
+    fn obey(self: &Arc<Self>, config: &LogCleanerConfig) -> anyhow::Result<()> {
+        self.compactor.configure(settings(config));
+        self.backoff_ms.store(config.backoff_ms, Ordering::Relaxed);
+        let mut threads = self.threads.lock();
+        let wanted = if config.enable { config.threads } else { 0 };
+        self.wanted.store(wanted, Ordering::Release);
+        for i in (0..wanted).filter(|i| !threads.contains_key(i)).collect::<Vec<_>>() {
+            let cleaner = Arc::clone(self);
+            let thread = thread::Builder::new().name(format!("log-cleaner-{i}")).spawn(move || cleaner.run(i));
+            threads.insert(i, thread.context("start a thread for compaction")?);
+        }
+        drop(threads);
+        self.stop.wake();
+        Ok(())
+    }
+
+    /// Follows the configs that are set while the broker runs, until it stops.
+    pub async fn follow(self: Arc<Self>, mut images: watch::Receiver<Arc<Image>>, mut stopping: watch::Receiver<bool>) {
+        let mut obeyed = None;
+        loop {
+            let now = current(&self.context);
+            match now {
+                Ok(config) if obeyed.as_ref() != Some(&config) => {
+                    if let Err(error) = self.obey(&config) {
+                        tracing::error!(%error, "compaction can't go by what was set");
+                    }
+                    obeyed = Some(config);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::error!(%error, "compaction can't go by what was set"),
+            }
+            tokio::select! {
+                changed = images.changed() => if changed.is_err() { return },
+                _ = stopping.wait_for(|stopping| *stopping) => return,
+            }
+        }
+    }
+
     /// Ends them; blocks until what they are at has ended, which is soon.
-    pub fn stop(self) {
+    pub fn stop(&self) {
         self.stop.set();
-        for thread in self.threads {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads.into_values() {
             if thread.join().is_err() {
                 tracing::error!("a thread of compaction had panicked");
             }
         }
     }
+
+    fn is_wanted(&self, i: usize) -> bool {
+        i < self.wanted.load(Ordering::Acquire)
+    }
+
+    fn run(&self, i: usize) {
+        let now = || self.context.now();
+        let pace = |bytes| self.is_wanted(i) && !self.stop.sleep(Duration::from_millis(self.compactor.pause_ms(bytes, now())));
+        loop {
+            let cleaned = self.context.logs.compact_next(&self.compactor, now(), &pace);
+            // Another log may be waiting.
+            let pause = if cleaned.is_some() { 0 } else { self.backoff_ms.load(Ordering::Relaxed) };
+            if self.stop.sleep(Duration::from_millis(pause)) {
+                return;
+            }
+            if !self.is_wanted(i) {
+                let mut threads = self.threads.lock();
+                if !self.is_wanted(i) {
+                    threads.remove(&i);
+                    return;
+                }
+            }
+        }
+    }
 }
 
-fn run(context: &Context, compactor: &Compactor, stop: &Stop) {
-    let backoff = Duration::from_millis(context.config.log_cleaner.backoff_ms);
-    let pace = |bytes| !stop.sleep(Duration::from_millis(compactor.pause_ms(bytes, context.now())));
-    loop {
-        let cleaned = context.logs.compact_next(compactor, context.now(), &pace);
-        // Another log may be waiting.
-        let pause = if cleaned.is_some() { Duration::ZERO } else { backoff };
-        if stop.sleep(pause) {
-            return;
-        }
+/// What compaction goes by now.
+fn current(context: &Context) -> anyhow::Result<LogCleanerConfig> {
+    Ok(context.config.with_layers(context.image().layers())?.log_cleaner)
+}
+
+fn settings(config: &LogCleanerConfig) -> CompactSettings {
+    CompactSettings {
+        threads: config.threads,
+        dedupe_buffer_bytes: config.dedupe_buffer_bytes,
+        load_factor: config.io_buffer_load_factor,
+        io_buffer_bytes: config.io_buffer_bytes,
+        io_bytes_per_second: config.io_max_bytes_per_second,
     }
 }
 

@@ -184,7 +184,7 @@ impl Image {
         }
         let overrides: BTreeMap<String, String> =
             new.configs.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect();
-        let config = Arc::new(settings.topic_defaults.resolve(&overrides)?);
+        let config = Arc::new(self.topic_defaults(&settings.topic_defaults).resolve(&overrides)?);
         let partitions = if new.assignments.is_empty() { self.placed(settings, new)? } else { self.assigned(new)? };
         Ok(Topic { id, name, partitions, overrides, config })
     }

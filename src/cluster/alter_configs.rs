@@ -101,6 +101,7 @@ fn parts(
 impl Image {
     /// Changes the configs of some topics, each of which is named once. Those that are refused don't hinder the others.
     pub fn decide_alter_topics(&self, defaults: &TopicDefaults, changes: &[TopicChange]) -> Decision<Vec<Result<Arc<Topic>, AdminError>>> {
+        let defaults = self.topic_defaults(defaults);
         let mut records = Vec::new();
         let mut decide = |change: &TopicChange| {
             let (topic, is_new) = self.altered(defaults, change)?;

@@ -5,7 +5,7 @@
 
 use super::{features::Levels, record::Record};
 use crate::{
-    config::{HostPort, TopicConfig, TopicDefaults},
+    config::{HostPort, Layers, Overrides, TopicConfig, TopicDefaults},
     types::{BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName},
 };
 use std::{
@@ -83,6 +83,10 @@ pub struct Image {
     pub features: Levels,
     /// The configs that were set on groups, as they were given; none is empty.
     pub(super) groups: Arc<BTreeMap<String, BTreeMap<String, String>>>,
+    /// The configs that were set on brokers while they ran, `None` for all of them, as they were given; none is empty.
+    pub(super) broker_configs: Arc<BTreeMap<Option<BrokerId>, Overrides>>,
+    /// What topics get by those, where it isn't what the broker was started with.
+    topic_defaults: Option<Arc<TopicDefaults>>,
 }
 
 impl Image {
@@ -98,6 +102,8 @@ impl Image {
             next_producer_id: 0,
             features: Levels::default(),
             groups: Arc::default(),
+            broker_configs: Arc::default(),
+            topic_defaults: None,
         }
     }
 
@@ -127,6 +133,9 @@ impl Image {
 
     /// Puts one record into effect. Total: a record about a topic that isn't there changes nothing.
     pub fn apply(&mut self, defaults: &TopicDefaults, record: &Record) {
+        let dynamic = self.topic_defaults.clone();
+        let started_with = defaults;
+        let defaults = dynamic.as_deref().unwrap_or(defaults);
         match record {
             Record::Cluster { cluster_id } => self.cluster_id.clone_from(cluster_id),
             Record::Topic { id, name, overrides, partitions } => {
@@ -163,7 +172,36 @@ impl Image {
             Record::GroupConfigs { group, overrides } => {
                 Arc::make_mut(&mut self.groups).insert(group.clone(), overrides.clone());
             }
+            Record::BrokerConfigs { broker, overrides } => self.set_broker_configs(started_with, *broker, overrides),
         }
+    }
+
+    fn set_broker_configs(&mut self, started_with: &TopicDefaults, broker: Option<BrokerId>, overrides: &Overrides) {
+        let configs = Arc::make_mut(&mut self.broker_configs);
+        if overrides.is_empty() {
+            configs.remove(&broker);
+        } else {
+            configs.insert(broker, overrides.clone());
+        }
+        let layers = self.layers();
+        let is_as_started = layers.own.is_none() && layers.all_brokers.is_none();
+        self.topic_defaults = (!is_as_started).then(|| Arc::new(started_with.with_layers(self.layers())));
+        let defaults = self.topic_defaults.clone();
+        let defaults = defaults.as_deref().unwrap_or(started_with);
+        let ids: Vec<TopicId> = self.topics().map(|topic| topic.id).collect();
+        for id in ids {
+            self.change(id, |topic| topic.config = Arc::new(defaults.resolve_stored(&topic.overrides)));
+        }
+    }
+
+    /// What was set on this broker while it ran, and on all of them.
+    pub fn layers(&self) -> Layers<'_> {
+        Layers { all_brokers: self.broker_configs.get(&None), own: self.broker_configs.get(&Some(self.node_id)) }
+    }
+
+    /// What topics get where they override nothing; `started_with` is what the broker was started with.
+    pub fn topic_defaults<'a>(&'a self, started_with: &'a TopicDefaults) -> &'a TopicDefaults {
+        self.topic_defaults.as_deref().unwrap_or(started_with)
     }
 
     fn leader_returned(&mut self, broker: BrokerId) {
@@ -221,6 +259,8 @@ impl Image {
         let configs =
             |(group, overrides): (&String, &BTreeMap<_, _>)| Record::GroupConfigs { group: group.clone(), overrides: overrides.clone() };
         records.extend(self.groups.iter().map(configs));
+        let of_broker = |(broker, overrides): (&Option<BrokerId>, &Overrides)| Record::BrokerConfigs { broker: *broker, overrides: overrides.clone() };
+        records.extend(self.broker_configs.iter().map(of_broker));
         records
     }
 }

@@ -11,6 +11,7 @@
 pub mod admin;
 pub mod adopt;
 pub mod alter_configs;
+mod broker_configs;
 pub mod features;
 mod group_configs;
 pub mod image;
@@ -22,6 +23,7 @@ mod shell;
 pub use admin::{AdminError, MorePartitions, NewTopic, PRODUCER_ID_SEEN_MAX};
 pub use adopt::{FoundPartition, Verdict};
 pub use alter_configs::{ConfigChange, ConfigOp, TopicChange};
+pub use broker_configs::BrokerChange;
 pub use features::{FEATURES, Feature, FeatureUpdate, GROUP_VERSION, InvalidUpdate, Levels, TRANSACTION_VERSION, UpgradeType};
 pub use group_configs::GroupChange;
 pub use image::{Broker, Image, PartitionState, Topic};

@@ -32,6 +32,8 @@ pub enum Record {
     Features { levels: Levels },
     /// A consumer group's configs, all of them; the group itself need not be there.
     GroupConfigs { group: String, overrides: BTreeMap<String, String> },
+    /// The configs that were set on a broker while it ran, or on all of them, all there are.
+    BrokerConfigs { broker: Option<BrokerId>, overrides: BTreeMap<String, String> },
 }
 
 /// A journal that this build cannot read.
@@ -46,6 +48,8 @@ pub enum BadRecord {
 }
 
 const VERSION: u8 = 0;
+/// In the place of a broker's id.
+const ALL_BROKERS: i32 = -1;
 
 impl Record {
     fn kind(&self) -> u8 {
@@ -61,6 +65,7 @@ impl Record {
             Self::LeaderEpochSet { .. } => 9,
             Self::Features { .. } => 10,
             Self::GroupConfigs { .. } => 20,
+            Self::BrokerConfigs { .. } => 21,
         }
     }
 
@@ -100,6 +105,10 @@ impl Record {
                 body.text(group);
                 body.overrides(overrides);
             }
+            Self::BrokerConfigs { broker, overrides } => {
+                body.i32(broker.map_or(ALL_BROKERS, |broker| broker.0));
+                body.overrides(overrides);
+            }
         }
         out.extend_from_slice(&[self.kind(), VERSION]);
         out.extend_from_slice(&count(body.0.len()).to_be_bytes());
@@ -136,6 +145,10 @@ impl Record {
             9 => Self::LeaderEpochSet { id: body.id()?, partition: PartitionIndex(body.i32()?), leader_epoch: LeaderEpoch(body.i32()?) },
             10 => Self::Features { levels: body.levels()? },
             20 => Self::GroupConfigs { group: body.text()?, overrides: body.overrides()? },
+            21 => Self::BrokerConfigs {
+                broker: Some(body.i32()?).filter(|id| *id != ALL_BROKERS).map(BrokerId),
+                overrides: body.overrides()?,
+            },
             _ => return Err(BadRecord::Unknown { kind, version }),
         })
     }
@@ -323,6 +336,8 @@ pub(super) mod tests {
                 leader_epoch: LeaderEpoch(epoch)
             }),
             ("[a-c]", overrides()).prop_map(|(group, overrides)| Record::GroupConfigs { group, overrides }),
+            (proptest::option::of((0..3).prop_map(BrokerId)), btree_map("log\\.retention\\.ms|node\\.id|\\PC*", "[0-9]{1,4}|\\PC*", 0..3))
+                .prop_map(|(broker, overrides)| Record::BrokerConfigs { broker, overrides }),
         ]
     }
 

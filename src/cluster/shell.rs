@@ -7,6 +7,7 @@ use super::{
     adopt::{FoundPartition, Verdict},
     alter_configs::{ConfigChange, ConfigOp, TopicChange},
     features::{FeatureUpdate, InvalidUpdate},
+    broker_configs::BrokerChange,
     group_configs::GroupChange,
     image::{Broker, Image, Topic},
     journal::{Journal, JournalError},
@@ -80,6 +81,8 @@ pub struct Cluster {
     /// The rest of the block of producer ids that this broker has taken.
     producer_ids: Mutex<Range<i64>>,
     settings: Settings,
+    /// What the broker was started with.
+    server: ServerConfig,
     publisher: OnceLock<Arc<dyn Publisher>>,
     /// Bytes of an unfinished change that were cut off the journal when it was opened.
     pub journal_cut_bytes: u64,
@@ -127,6 +130,7 @@ impl Cluster {
             journal: Mutex::new(journal),
             producer_ids: Mutex::new(0..0),
             settings,
+            server: config.clone(),
             publisher: OnceLock::new(),
             journal_cut_bytes: replay.cut_bytes,
         })
@@ -245,6 +249,28 @@ impl Cluster {
         match self.commit(&mut journal, &records) {
             Ok(image) => self.show(image),
             Err(error) => return reply.into_iter().map(|one| one.and(Err(error.clone()))).collect(),
+        }
+        reply
+    }
+
+    /// Changes the configs of brokers while they run, each of which is named once.
+    pub fn alter_brokers(&self, changes: &[BrokerChange], validate_only: bool) -> Vec<Result<(), AdminError>> {
+        let mut journal = self.journal.lock();
+        let Decision { records, reply } = self.look().decide_alter_brokers(&self.server, changes);
+        if validate_only || records.is_empty() {
+            return reply;
+        }
+        let before = self.image();
+        let image = match self.commit(&mut journal, &records) {
+            Ok(image) => image,
+            Err(error) => return reply.into_iter().map(|one| one.and(Err(error.clone()))).collect(),
+        };
+        self.show(image.clone());
+        let is_changed = |topic: &&Arc<Topic>| before.topic_by_id(topic.id).is_some_and(|before| before.config != topic.config);
+        for topic in image.topics().filter(is_changed) {
+            if let Err(error) = self.publish(&Change::Configured { topic: topic.clone() }) {
+                tracing::warn!(topic = %topic.name, error, "a change of a topic is not in effect until the next start");
+            }
         }
         reply
     }

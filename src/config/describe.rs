@@ -2,7 +2,11 @@
 //!
 //! Knows no wire format; `api::describe_configs` puts it into one.
 
-use super::{ServerConfig, group_keys, key::Key, keys, topic_keys};
+use super::{
+    Layers, Overrides, ServerConfig, dynamic, group_keys,
+    key::Key,
+    keys, topic_keys,
+};
 use std::collections::BTreeMap;
 
 /// Where a value comes from (`DescribeConfigsResponse.ConfigSource`).
@@ -12,6 +16,10 @@ pub enum Source {
     Topic,
     /// A group's override (`DYNAMIC_GROUP_CONFIG`).
     Group,
+    /// Set on this broker while it ran (`DYNAMIC_BROKER_CONFIG`).
+    DynamicBroker,
+    /// Set on all brokers while they ran (`DYNAMIC_DEFAULT_BROKER_CONFIG`).
+    DynamicDefaultBroker,
     /// The file, the environment or a flag (`STATIC_BROKER_CONFIG`).
     StaticBroker,
     /// The table (`DEFAULT_CONFIG`).
@@ -23,6 +31,8 @@ impl Source {
     pub fn wire(self) -> i8 {
         match self {
             Self::Topic => 1,
+            Self::DynamicBroker => 2,
+            Self::DynamicDefaultBroker => 3,
             Self::Group => 8,
             Self::StaticBroker => 4,
             Self::Default => 5,
@@ -50,31 +60,45 @@ pub struct Described {
 }
 
 impl ServerConfig {
-    /// Every key of this broker.
-    pub fn describe_broker(&self) -> Vec<Described> {
-        keys::KEYS.iter().map(|key| self.describe_key(key)).collect()
+    /// Every key of this broker, with these layers over what it was started with.
+    pub fn describe_broker(&self, layers: Layers<'_>) -> Vec<Described> {
+        let mut set = BTreeMap::new();
+        dynamic::lay_over(&mut set, layers);
+        let describe = |key: &Key| {
+            let synonyms = self.synonyms(key.name, layers);
+            let value = set.get(key.name).map(|(_, value)| value.text()).or_else(|| self.value_text(key.name));
+            Described { key: *key, value, source: source_of(&synonyms), read_only: !key.dynamic, synonyms }
+        };
+        keys::KEYS.iter().map(describe).collect()
     }
 
-    fn describe_key(&self, key: &Key) -> Described {
-        let synonyms = self.synonyms(key.name);
-        Described { key: *key, value: self.value_text(key.name), source: source_of(&synonyms), read_only: !key.dynamic, synonyms }
+    /// What was set on all brokers.
+    pub fn describe_all_brokers(&self, layers: Layers<'_>) -> Vec<Described> {
+        let set = layers.all_brokers.into_iter().flatten();
+        let describe = |(name, text): (&String, &String)| {
+            let key = *dynamic::find(name)?;
+            let mut synonyms = self.synonyms(key.name, layers);
+            synonyms.retain(|synonym| synonym.source == Source::DynamicDefaultBroker);
+            Some(Described { key, value: Some(text.clone()), source: source_of(&synonyms), read_only: !key.dynamic, synonyms })
+        };
+        set.filter_map(describe).collect()
     }
 
-    /// Every config of a topic with these overrides.
-    pub fn describe_topic(&self, overrides: &BTreeMap<String, String>) -> Vec<Described> {
-        topic_keys::TOPIC_KEYS.iter().map(|topic| self.describe_topic_key(topic, overrides)).collect()
-    }
-
-    fn describe_topic_key(&self, topic: &topic_keys::TopicKey, overrides: &BTreeMap<String, String>) -> Described {
-        let key = topic.key;
-        let overridden = overrides.get(key.name).and_then(|text| key.check(text).ok()).map(|value| value.text());
-        let default = || self.topic_defaults.get(key.name).map(|value| value.text());
-        let mut synonyms = topic.synonyms.first().map_or_else(Vec::new, |(name, _)| self.synonyms(name));
-        if let Some(value) = &overridden {
-            synonyms.insert(0, Synonym { name: key.name, value: Some(value.clone()), source: Source::Topic });
-        }
-        let source = source_of(&synonyms);
-        Described { key, value: overridden.or_else(default), source, read_only: false, synonyms }
+    /// Every config of a topic with these overrides, on a broker with these layers.
+    pub fn describe_topic(&self, overrides: &Overrides, layers: Layers<'_>) -> Vec<Described> {
+        let defaults = self.topic_defaults.with_layers(layers);
+        let describe = |topic: &topic_keys::TopicKey| {
+            let key = topic.key;
+            let overridden = overrides.get(key.name).and_then(|text| key.check(text).ok()).map(|value| value.text());
+            let default = || defaults.get(key.name).map(|value| value.text());
+            let mut synonyms = topic.synonyms.first().map_or_else(Vec::new, |(name, _)| self.synonyms(name, layers));
+            if let Some(value) = &overridden {
+                synonyms.insert(0, Synonym { name: key.name, value: Some(value.clone()), source: Source::Topic });
+            }
+            let source = source_of(&synonyms);
+            Described { key, value: overridden.or_else(default), source, read_only: false, synonyms }
+        };
+        topic_keys::TOPIC_KEYS.iter().map(describe).collect()
     }
 
     /// Every config of a group with these overrides.
@@ -92,8 +116,15 @@ impl ServerConfig {
 
     /// Kafka's chain: the names for one setting that are set, then those that have a default; and nothing before the name asked for, as
     /// `ConfigHelper.configSynonyms` drops it. (So with `log.retention.hours` alone the chain of `retention.ms` is empty, as in Kafka.)
-    fn synonyms(&self, name: &'static str) -> Vec<Synonym> {
+    fn synonyms(&self, name: &'static str, layers: Layers<'_>) -> Vec<Synonym> {
         let family = family(name);
+        let dynamic = [(layers.own, Source::DynamicBroker), (layers.all_brokers, Source::DynamicDefaultBroker)];
+        let dynamic = dynamic.iter().flat_map(|(layer, source)| {
+            family.iter().filter_map(move |name| {
+                let value = Some(layer.as_ref()?.get(*name)?.clone());
+                Some(Synonym { name, value, source: *source })
+            })
+        });
         let set = family.iter().filter_map(|name| {
             let value = Some(self.set.get(name)?.clone());
             Some(Synonym { name, value, source: Source::StaticBroker })
@@ -102,7 +133,7 @@ impl ServerConfig {
             let value = Some(keys::find(name)?.default?.to_owned());
             Some(Synonym { name, value, source: Source::Default })
         });
-        set.chain(defaults).skip_while(|synonym| synonym.name != name).collect()
+        dynamic.chain(set).chain(defaults).skip_while(|synonym| synonym.name != name).collect()
     }
 }
 
@@ -111,7 +142,7 @@ fn source_of(synonyms: &[Synonym]) -> Source {
 }
 
 /// The names for one setting in several units, the strongest first (`DynamicBrokerConfig.brokerConfigSynonyms`).
-fn family(name: &'static str) -> Vec<&'static str> {
+pub(super) fn family(name: &'static str) -> Vec<&'static str> {
     let in_family = |topic: &&topic_keys::TopicKey| topic.synonyms.iter().any(|(synonym, _)| *synonym == name);
     match topic_keys::TOPIC_KEYS.iter().find(in_family) {
         Some(topic) if name != "log.flush.scheduler.interval.ms" => topic.synonyms.iter().map(|(synonym, _)| *synonym).collect(),
@@ -131,7 +162,7 @@ mod tests {
 
     fn topic(config: &ServerConfig, overrides: &[(&str, &str)], name: &str) -> Described {
         let overrides = overrides.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        config.describe_topic(&overrides).into_iter().find(|described| described.key.name == name).unwrap()
+        config.describe_topic(&overrides, Layers::default()).into_iter().find(|described| described.key.name == name).unwrap()
     }
 
     fn chain(described: &Described) -> Vec<(&str, &str, Source)> {
@@ -164,7 +195,7 @@ mod tests {
     #[test]
     fn a_broker_describes_every_key() {
         let config = config(&["num.partitions=3"]);
-        let all = config.describe_broker();
+        let all = config.describe_broker(Layers::default());
         assert_eq!(all.len(), keys::KEYS.len());
         let of = |name: &str| all.iter().find(|described| described.key.name == name).unwrap();
         assert_eq!((of("num.partitions").value.as_deref(), of("num.partitions").source), (Some("3"), Source::StaticBroker));
@@ -172,5 +203,27 @@ mod tests {
         assert_eq!((of("log.dirs").value.as_deref(), of("log.dirs").source), (None, Source::Default));
         assert_eq!(of("broker.id").value.as_deref(), Some("1"));
         assert_eq!(chain(of("log.roll.hours")), [("log.roll.hours", "168", Source::Default)]);
+    }
+
+    #[test]
+    fn what_was_set_while_it_ran_comes_first() {
+        let config = config(&["log.retention.ms=9"]);
+        let set = |value: &str| Overrides::from([("log.retention.ms".to_owned(), value.to_owned())]);
+        let (all, own) = (set("5"), set("4"));
+        let layers = Layers { all_brokers: Some(&all), own: Some(&own) };
+        let described = config.describe_broker(layers).into_iter().find(|described| described.key.name == "log.retention.ms").unwrap();
+        assert_eq!((described.value.as_deref(), described.source), (Some("4"), Source::DynamicBroker));
+        let expected = [
+            ("log.retention.ms", "4", Source::DynamicBroker),
+            ("log.retention.ms", "5", Source::DynamicDefaultBroker),
+            ("log.retention.ms", "9", Source::StaticBroker),
+            ("log.retention.hours", "168", Source::Default),
+        ];
+        assert_eq!(chain(&described), expected);
+        let of_topic = config.describe_topic(&Overrides::new(), layers).into_iter().find(|d| d.key.name == "retention.ms").unwrap();
+        assert_eq!((of_topic.value.as_deref(), of_topic.source), (Some("4"), Source::DynamicBroker));
+        let of_all = config.describe_all_brokers(layers);
+        assert_eq!(of_all.iter().map(|d| (d.key.name, d.value.as_deref())).collect::<Vec<_>>(), [("log.retention.ms", Some("5"))]);
+        assert_eq!(chain(&of_all[0]), [("log.retention.ms", "5", Source::DynamicDefaultBroker)]);
     }
 }

@@ -4,6 +4,7 @@
 //! file, reads the environment or binds a socket.
 
 pub mod describe;
+pub mod dynamic;
 pub mod group_keys;
 pub mod key;
 pub mod keys;
@@ -17,6 +18,7 @@ pub mod topic;
 pub mod topic_keys;
 pub mod transaction_keys;
 
+pub use dynamic::{Dynamic, InvalidDynamic, Layers, Overrides};
 pub use group_keys::{GroupConfig, GroupDefaults, InvalidGroupConfig};
 pub use listeners::{HostPort, Listener};
 pub use server::{LagMetricsConfig, Loaded, LogCleanerConfig, ServerConfig, TransactionConfig};

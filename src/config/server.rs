@@ -78,7 +78,7 @@ pub struct LogCleanerConfig {
 }
 
 impl LogCleanerConfig {
-    fn of(values: &Values<'_>) -> Self {
+    pub(super) fn of(values: &Values<'_>) -> Self {
         Self {
             enable: values.flag("log.cleaner.enable"),
             threads: values.size("log.cleaner.threads"),
@@ -216,8 +216,7 @@ impl ServerConfig {
         let first =
             log_dirs.first().cloned().ok_or_else(|| check("At least one log directory must be defined via log.dirs or log.dir."))?;
         let protocols = values.text("listener.security.protocol.map").unwrap_or_default();
-        let set_values = set.iter().map(|(name, (_, value))| (*name, value.clone())).collect();
-        let topic_defaults = TopicDefaults::from_server(&set_values);
+        let topic_defaults = TopicDefaults::from_server(set.clone());
         topic_defaults.resolve(&BTreeMap::new()).map_err(|error| check(error.to_string()))?;
         Ok(Self {
             node_id: BrokerId(node_id(&values)?),
@@ -291,7 +290,7 @@ fn paths(list: String) -> Vec<PathBuf> {
 }
 
 /// The values that are set over the table's defaults.
-struct Values<'a>(&'a BTreeMap<&'static str, (String, Value)>);
+pub(super) struct Values<'a>(pub &'a BTreeMap<&'static str, (String, Value)>);
 
 impl Values<'_> {
     fn get(&self, name: &str) -> Option<Value> {
@@ -352,7 +351,7 @@ fn node_id(values: &Values<'_>) -> Result<i32, ConfigError> {
 }
 
 /// `KafkaConfig.validateValues`.
-fn check_across_keys(values: &Values<'_>) -> Result<(), ConfigError> {
+pub(super) fn check_across_keys(values: &Values<'_>) -> Result<(), ConfigError> {
     if values.integer("log.roll.ms").is_some_and(|ms| ms < 1) {
         return Err(check("log.roll.ms must be greater than or equal to 1"));
     }

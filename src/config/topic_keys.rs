@@ -4,7 +4,7 @@
 //! Names, ranges, messages and the order of synonyms are Apache Kafka's (`TopicConfig`, `LogConfig`, `ServerTopicConfigSynonyms`).
 
 use super::{
-    CompressionType, TopicConfig,
+    CompressionType, Layers, TopicConfig, dynamic,
     key::{
         Importance::Medium,
         InvalidValue, Key,
@@ -460,26 +460,35 @@ pub enum InvalidTopicConfig {
 #[derive(Clone, PartialEq, Debug)]
 pub struct TopicDefaults {
     values: BTreeMap<&'static str, Value>,
+    /// The server keys that they're made from.
+    server: BTreeMap<&'static str, (String, Value)>,
 }
 
 impl Default for TopicDefaults {
     fn default() -> Self {
-        Self::from_server(&BTreeMap::new())
+        Self::from_server(BTreeMap::new())
     }
 }
 
 impl TopicDefaults {
     /// From the server keys that are set; those that are not take the table's defaults. Each value has been checked.
-    pub(super) fn from_server(set: &BTreeMap<&'static str, Value>) -> Self {
+    pub(super) fn from_server(server: BTreeMap<&'static str, (String, Value)>) -> Self {
         let mut values = BTreeMap::new();
         for topic in TOPIC_KEYS {
             // A synonym of another unit that is set counts after one before it in the list, but before any default.
-            let from_set = topic.synonyms.iter().find_map(|(name, unit)| Some(unit.convert(set.get(name)?.clone())));
+            let from_set = topic.synonyms.iter().find_map(|(name, unit)| Some(unit.convert(server.get(name)?.1.clone())));
             if let Some(value) = from_set.or_else(|| topic.key.check(topic.key.default?).ok()) {
                 values.insert(topic.key.name, value);
             }
         }
-        Self { values }
+        Self { values, server }
+    }
+
+    /// The same with layers over the server's keys.
+    pub fn with_layers(&self, layers: Layers<'_>) -> Self {
+        let mut server = self.server.clone();
+        dynamic::lay_over(&mut server, layers);
+        Self::from_server(server)
     }
 
     /// The value that a topic without an override has.
@@ -660,13 +669,14 @@ mod tests {
 
     #[test]
     fn hours_count_only_where_milliseconds_are_not_set() {
-        let mut set = BTreeMap::from([("log.retention.hours", Value::Integer(2)), ("log.roll.hours", Value::Integer(3))]);
-        let config = TopicDefaults::from_server(&set).resolve(&BTreeMap::new()).unwrap();
+        let int = |n: i64| (n.to_string(), Value::Integer(n));
+        let mut set = BTreeMap::from([("log.retention.hours", int(2)), ("log.roll.hours", int(3))]);
+        let config = TopicDefaults::from_server(set.clone()).resolve(&BTreeMap::new()).unwrap();
         assert_eq!((config.retention_ms, config.segment_ms), (7_200_000, 10_800_000));
-        set.insert("log.retention.minutes", Value::Integer(5));
-        assert_eq!(TopicDefaults::from_server(&set).resolve(&BTreeMap::new()).unwrap().retention_ms, 300_000);
-        set.insert("log.retention.ms", Value::Integer(-1));
-        assert_eq!(TopicDefaults::from_server(&set).resolve(&BTreeMap::new()).unwrap().retention_ms, -1);
+        set.insert("log.retention.minutes", int(5));
+        assert_eq!(TopicDefaults::from_server(set.clone()).resolve(&BTreeMap::new()).unwrap().retention_ms, 300_000);
+        set.insert("log.retention.ms", int(-1));
+        assert_eq!(TopicDefaults::from_server(set.clone()).resolve(&BTreeMap::new()).unwrap().retention_ms, -1);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) fn detail(asked: &Asked<'_>) -> Result<Json, Failed> {
     let Some(topic) = asked.image.topic(asked.name(0)) else { return Err(Failed::not_found("topic")) };
     let logs = logs(asked, topic);
     let lag = asked.lag();
-    let described = asked.broker.context.config.describe_topic(&topic.overrides);
+    let described = asked.broker.context.config.describe_topic(&topic.overrides, asked.image.layers());
     let config = |described: Described| Config {
         name: described.key.name.to_owned(),
         value: described.value,

@@ -9,6 +9,7 @@ use super::{
     throttle::Throttle,
 };
 use crate::types::Millis;
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::{
     cell::Cell,
@@ -24,7 +25,7 @@ const RETRY_MS: i64 = 60_000;
 
 /// What all cleaner threads share.
 pub struct Compactor {
-    settings: CompactSettings,
+    settings: ArcSwap<CompactSettings>,
     throttle: Mutex<Throttle>,
     stats: Stats,
 }
@@ -46,7 +47,16 @@ pub struct Stats {
 impl Compactor {
     pub fn new(settings: CompactSettings) -> Self {
         let throttle = Mutex::new(Throttle::new(settings.io_bytes_per_second));
-        Self { settings, throttle, stats: Stats::default() }
+        Self { settings: ArcSwap::from_pointee(settings), throttle, stats: Stats::default() }
+    }
+
+    /// Goes by other settings from the next cleaning on, and by another throttle at once.
+    pub fn configure(&self, settings: CompactSettings) {
+        let mut throttle = self.throttle.lock();
+        if self.settings.load().io_bytes_per_second != settings.io_bytes_per_second {
+            *throttle = Throttle::new(settings.io_bytes_per_second);
+        }
+        self.settings.store(Arc::new(settings));
     }
 
     pub fn stats(&self) -> &Stats {
@@ -82,7 +92,8 @@ impl Logs {
             if !dirt.is_due(&log.config()) {
                 continue;
             }
-            let Some(done) = log.compact_if_idle(&compactor.settings, now, pace) else { continue };
+            let settings = compactor.settings.load_full();
+            let Some(done) = log.compact_if_idle(&settings, now, pace) else { continue };
             match done {
                 Ok(cleaned) => {
                     compactor.stats.bytes_read.fetch_add(cleaned.bytes_read, Ordering::Relaxed);
