@@ -259,7 +259,8 @@ impl Image {
         let configs =
             |(group, overrides): (&String, &BTreeMap<_, _>)| Record::GroupConfigs { group: group.clone(), overrides: overrides.clone() };
         records.extend(self.groups.iter().map(configs));
-        let of_broker = |(broker, overrides): (&Option<BrokerId>, &Overrides)| Record::BrokerConfigs { broker: *broker, overrides: overrides.clone() };
+        let of_broker =
+            |(broker, overrides): (&Option<BrokerId>, &Overrides)| Record::BrokerConfigs { broker: *broker, overrides: overrides.clone() };
         records.extend(self.broker_configs.iter().map(of_broker));
         records
     }

@@ -2,11 +2,7 @@
 //!
 //! Knows no wire format; `api::describe_configs` puts it into one.
 
-use super::{
-    Layers, Overrides, ServerConfig, dynamic, group_keys,
-    key::Key,
-    keys, topic_keys,
-};
+use super::{Layers, Overrides, ServerConfig, dynamic, group_keys, key::Key, keys, topic_keys};
 use std::collections::BTreeMap;
 
 /// Where a value comes from (`DescribeConfigsResponse.ConfigSource`).
@@ -107,7 +103,7 @@ impl ServerConfig {
             let key = group.key;
             let overridden = overrides.and_then(|all| all.get(key.name)).and_then(|text| key.check(text).ok()).map(|value| value.text());
             let own = overridden.iter().map(|value| Synonym { name: key.name, value: Some(value.clone()), source: Source::Group });
-            let synonyms: Vec<_> = own.chain(self.synonyms(group.default)).collect();
+            let synonyms: Vec<_> = own.chain(self.synonyms(group.default, Layers::default())).collect();
             let default = || self.group_consumer.defaults.get(key.name).map(|value| value.to_string());
             Described { key, value: overridden.or_else(default), source: source_of(&synonyms), read_only: false, synonyms }
         };

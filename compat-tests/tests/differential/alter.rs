@@ -30,7 +30,7 @@ pub fn change(resources: Vec<AlterConfigsResource>) -> IncrementalAlterConfigsRe
     IncrementalAlterConfigsRequest::default().with_resources(resources)
 }
 
-fn replace(kind: i8, name: &str, configs: &[(&str, Option<&str>)]) -> AlterConfigsRequest {
+pub fn replace(kind: i8, name: &str, configs: &[(&str, Option<&str>)]) -> AlterConfigsRequest {
     let config = |(key, value): &(&str, Option<&str>)| {
         alter_configs_request::AlterableConfig::default().with_name(text(key)).with_value(value.map(text))
     };

@@ -6,6 +6,7 @@
 //! gets the same answer twice at all.
 
 mod alter;
+mod broker_configs;
 mod clusters;
 mod configs;
 mod consumer_groups;
