@@ -26,14 +26,13 @@ impl Image {
         let mut records = Vec::new();
         let mut decide = |BrokerChange { broker, change }: &BrokerChange| {
             let current = self.broker_configs.get(broker).cloned().unwrap_or_default();
-            let refused = |error: &dyn std::fmt::Display| AdminError::Request(error.to_string());
-            let overrides = change.on(current.clone(), keys::find).map_err(|error| refused(&error))?;
+            let overrides = change.on(current.clone(), keys::find)?;
             let mut then = self.layers();
             match broker {
                 None => then.all_brokers = Some(&overrides),
                 Some(_) => then.own = Some(&overrides),
             }
-            server.check_layers(&overrides, self.layers(), then).map_err(|error| refused(&error))?;
+            server.check_layers(&overrides, self.layers(), then).map_err(|error| AdminError::Request(error.to_string()))?;
             if overrides != current {
                 records.push(Record::BrokerConfigs { broker: *broker, overrides });
             }
