@@ -35,7 +35,6 @@ pub static NOT_USED: &[&str] = &[
     "log.message.format.version",
     "max.connection.creation.rate",
     "max.connections.per.ip.overrides",
-    "max.decompressed.message.bytes",
     "metric.reporters",
     "metrics.num.samples",
     "metrics.recording.level",

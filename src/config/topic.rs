@@ -29,6 +29,8 @@ pub struct TopicConfig {
     pub flush_ms: i64,
     pub index_interval_bytes: usize,
     pub max_compaction_lag_ms: i64,
+    /// Of one record of a compressed batch; at Kafka's default no batch is decompressed for it.
+    pub max_decompressed_message_bytes: usize,
     pub max_message_bytes: usize,
     pub message_timestamp_type: TimestampType,
     pub message_timestamp_before_max_ms: i64,
@@ -64,6 +66,7 @@ impl Default for TopicConfig {
             flush_ms: i64::MAX,
             index_interval_bytes: 4096,
             max_compaction_lag_ms: i64::MAX,
+            max_decompressed_message_bytes: Self::NO_BOUND_BYTES,
             max_message_bytes: 1_048_588,
             message_timestamp_type: TimestampType::CreateTime,
             message_timestamp_before_max_ms: i64::MAX,
@@ -84,6 +87,14 @@ impl Default for TopicConfig {
 }
 
 impl TopicConfig {
+    /// `max.decompressed.message.bytes` where it is no bound.
+    const NO_BOUND_BYTES: usize = 2_147_483_639;
+
+    /// Whether records of compressed batches are looked at for their size.
+    pub fn bounds_decompressed(&self) -> bool {
+        self.max_decompressed_message_bytes < Self::NO_BOUND_BYTES
+    }
+
     /// The level for a codec; 0 for those that have none.
     pub fn compression_level(&self, codec: Compression) -> i32 {
         match codec {

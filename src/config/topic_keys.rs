@@ -12,7 +12,7 @@ use super::{
         Valid::{Any, AtLeast, Between, BetweenOrMinusOne, OneOf, Replicas},
         Value, markdown_table,
     },
-    keys::{CLEANUP_POLICIES, COMPRESSION_TYPES, NEVER, TIMESTAMP_TYPES},
+    keys::{CLEANUP_POLICIES, COMPRESSION_TYPES, DECOMPRESSED_MAX, NEVER, TIMESTAMP_TYPES},
 };
 use crate::record::{Compression, TimestampType};
 use std::collections::BTreeMap;
@@ -204,6 +204,17 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
             "How long a superseded record of a compacted topic may wait for its compaction.",
         ),
         from!("log.cleaner.max.compaction.lag.ms"),
+    ),
+    same(
+        Key::new(
+            "max.decompressed.message.bytes",
+            Int,
+            DECOMPRESSED_MAX,
+            Between(1, 2_147_483_639),
+            Medium,
+            "A record of a compressed batch that is larger than this is refused. Batches are decompressed to see that where it is set.",
+        ),
+        from!("max.decompressed.message.bytes"),
     ),
     same(
         Key::new(
@@ -562,6 +573,7 @@ fn build(values: &BTreeMap<&'static str, Value>) -> TopicConfig {
         flush_ms: long("flush.ms", fallback.flush_ms),
         index_interval_bytes: bytes("index.interval.bytes", fallback.index_interval_bytes),
         max_compaction_lag_ms: long("max.compaction.lag.ms", fallback.max_compaction_lag_ms),
+        max_decompressed_message_bytes: bytes("max.decompressed.message.bytes", fallback.max_decompressed_message_bytes),
         max_message_bytes: bytes("max.message.bytes", fallback.max_message_bytes),
         message_timestamp_type: timestamp_type(word("message.timestamp.type")),
         message_timestamp_before_max_ms: long("message.timestamp.before.max.ms", fallback.message_timestamp_before_max_ms),

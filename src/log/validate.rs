@@ -4,7 +4,7 @@
 //! Pure. It never assigns an offset, and it never copies a batch unless the topic's `compression.type` forces another codec.
 //!
 //! Uncompressed records are walked (lengths, counts, offsets, timestamps, keys), which costs a fraction of the CRC. Compressed ones are
-//! not touched unless the answer needs it: a compacted topic, another codec, timestamps that look out of bounds; else only their first bytes
+//! not touched unless the answer needs it: a compacted topic, another codec, a bound on decompressed records, timestamps that look out of bounds; else only their first bytes
 //! are compared with the codec's. That is less than Kafka does, which decompresses every batch: compressed bytes that are broken under
 //! a right CRC are found by who reads them.
 
@@ -16,6 +16,7 @@ use crate::{
         compression::{self, CompressionError},
         header::{CRC_COVERS_FROM, LOG_OVERHEAD, MAGIC},
         records::RawRecord,
+        varint::read_varint,
     },
     types::{Millis, Offset},
 };
@@ -144,11 +145,12 @@ pub fn validate(batch: &Bytes, config: &TopicConfig, now: Millis, origin: Origin
     let mut stored = header;
     let mut accepted_records = records.clone();
     if codec == Compression::None && target == Compression::None {
-        let max_timestamp = check_records(&records, &header, config, now)?;
+        let max_timestamp = check_records(&records, &header, config, now, usize::MAX)?;
         set_timestamps(&mut stored, config, now, max_timestamp);
-    } else if needs_records(&header, codec != target, config, now) {
+    } else if needs_records(&header, codec, codec != target, config, now) {
         let opened = BatchRecords::from_parts(header, &records, decompressed_bytes_max(config)).map_err(refused)?;
-        let max_timestamp = check_records(opened.body(), &header, config, now)?;
+        let record_max = if codec == Compression::None { usize::MAX } else { config.max_decompressed_message_bytes };
+        let max_timestamp = check_records(opened.body(), &header, config, now, record_max)?;
         set_timestamps(&mut stored, config, now, max_timestamp);
         if codec != target {
             accepted_records = recompress(target, config, opened.body())?;
@@ -219,7 +221,7 @@ fn check_client_header(header: &BatchHeader) -> Result<(), AppendError> {
 }
 
 /// Whether a compressed (or to be compressed) batch's records must be seen.
-fn needs_records(header: &BatchHeader, recompress: bool, config: &TopicConfig, now: Millis) -> bool {
+fn needs_records(header: &BatchHeader, codec: Compression, recompress: bool, config: &TopicConfig, now: Millis) -> bool {
     let timestamps = || match config.message_timestamp_type {
         // Such a batch is refused, record by record; see `TimestampCheck`.
         TimestampType::LogAppendTime => header.timestamp_type() == TimestampType::LogAppendTime,
@@ -231,18 +233,27 @@ fn needs_records(header: &BatchHeader, recompress: bool, config: &TopicConfig, n
                 || header.max_timestamp < header.base_timestamp
         }
     };
-    recompress || config.cleanup_compact || timestamps()
+    recompress || config.cleanup_compact || codec != Compression::None && config.bounds_decompressed() || timestamps()
 }
 
 /// Walks the encoded records; answers their newest timestamp. Every record must be well formed and carry its place as its offset
-/// delta, and there must be as many as the header says.
-fn check_records(mut body: &[u8], header: &BatchHeader, config: &TopicConfig, now: Millis) -> Result<Millis, AppendError> {
+/// delta, and there must be as many as the header says. None may take more than `record_max` bytes.
+fn check_records(
+    mut body: &[u8],
+    header: &BatchHeader,
+    config: &TopicConfig,
+    now: Millis,
+    record_max: usize,
+) -> Result<Millis, AppendError> {
     let (oldest, newest) = config.timestamp_bounds(now);
     let create_time = config.message_timestamp_type == TimestampType::CreateTime;
     let stamped = !create_time && header.timestamp_type() == TimestampType::LogAppendTime;
     let mut max_timestamp = Millis::NONE;
     let mut errors = Errors::default();
     for index in 0..header.record_count {
+        if record_max < usize::MAX {
+            check_record_size(body, index, record_max)?;
+        }
         let record = RawRecord::read(&mut body).map_err(|what| refused(RecordsError::Malformed { index, what }))?;
         if record.offset_delta != index {
             return Err(invalid(format!("record {index} has offset delta {}", record.offset_delta)));
@@ -264,6 +275,16 @@ fn check_records(mut body: &[u8], header: &BatchHeader, config: &TopicConfig, no
         return Err(refused(RecordsError::BytesOver(header.record_count)));
     }
     errors.result().map(|()| max_timestamp)
+}
+
+/// Holds the size of the record that `body` begins with, as its length says it, against `max.decompressed.message.bytes`.
+fn check_record_size(mut body: &[u8], index: i32, max: usize) -> Result<(), AppendError> {
+    match read_varint(&mut body).and_then(|length| usize::try_from(length).ok()) {
+        Some(size) if size > max => {
+            Err(invalid(format!("record {index} takes {size} bytes decompressed, max.decompressed.message.bytes is {max}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The records of a batch that are to blame.

@@ -287,6 +287,18 @@ fn compression_type_recompresses() {
 }
 
 #[test]
+fn a_record_that_decompresses_to_too_much_is_refused_where_that_is_bounded() {
+    for codec in CODECS {
+        // Attributes, two deltas, no key, a value with two bytes of length, and no headers.
+        let batch = BatchBuilder::new(codec).record(NOW, None, Some(b"v")).record(NOW, None, Some(&[7; 1_000])).build().unwrap();
+        let bound = |max_decompressed_message_bytes| TopicConfig { max_decompressed_message_bytes, ..config() };
+        assert_eq!(code(&batch, &bound(1_007)), ErrorCode::None, "{codec:?}");
+        let refused = if codec == Compression::None { ErrorCode::None } else { ErrorCode::InvalidRecord };
+        assert_eq!(code(&batch, &bound(1_006)), refused, "{codec:?}: what is not compressed has max.message.bytes");
+    }
+}
+
+#[test]
 fn a_recompressed_batch_must_fit_too() {
     let bomb = BatchBuilder::new(Compression::Zstd).record(NOW, Some(b"k"), Some(&vec![0; 3 << 20])).build().unwrap();
     assert_eq!(code(&bomb, &config()), ErrorCode::None, "as it is it's small");
