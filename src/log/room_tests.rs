@@ -340,3 +340,25 @@ fn retention_makes_room_on_a_full_disk() {
     let start = log.watermarks().log_start.0 as i32;
     assert!(start > 0 && numbers(&log) == (start..numbers(&log).last().unwrap() + 1).collect::<Vec<_>>());
 }
+
+#[test]
+fn retention_needs_no_room_at_all() {
+    for (retention_bytes, rest) in [(4_000, 4_000), (0, 2_000)] {
+        let disk = SimDisk::new(1);
+        let config = TopicConfig { segment_bytes: 2_000, retention_bytes, file_delete_delay_ms: 0, ..TopicConfig::default() };
+        let logs = open(&disk, settings(&["/d"], 0), 1, &config);
+        let log = log(&logs, 0);
+        // Nothing is durable yet, the epochs' file not even written.
+        (0..15).for_each(|i| _ = log.append(NOW, batch(i, 500), Origin::Client).unwrap());
+        disk.set_room(Some(0));
+        assert!(logs.retain(NOW) > 0, "with {retention_bytes} to keep");
+        assert_eq!(log.offline_reason(), None);
+        assert!(log.size_bytes() <= rest + 2_000);
+        logs.tick(NOW.plus(1));
+        let start = log.watermarks().log_start;
+        drop((log, logs));
+        let logs = open(&disk.power_loss(), settings(&["/d"], 0), 1, &config);
+        let log = self::log(&logs, 0);
+        assert!(log.watermarks().log_start >= start);
+    }
+}

@@ -8,6 +8,7 @@
 use super::{
     AppendError, DeleteRecordsError,
     files::Kind,
+    io::is_out_of_room,
     logs::Logs,
     partition::{PartitionLog, Spot, Writer},
     retention::{self, Breached, Extent},
@@ -31,7 +32,7 @@ impl PartitionLog {
         let Some(start) = removed.last().and_then(|last| self.base_after(last.base())) else { return Ok(0) };
         if self.syncing.tidy() < start {
             // The snapshot where the log will start, or what was deleted before it would come back as unknown producers.
-            self.sync_closed()?;
+            self.sync_closed().or_else(|error| self.sync_start(start, error))?;
         }
         let mut writer = self.writer.lock();
         if writer.closed {
@@ -49,6 +50,19 @@ impl PartitionLog {
         Ok(count)
     }
 
+    /// Without room for the epochs, which come back from what stays, the snapshot alone is made durable: removing makes room.
+    fn sync_start(&self, start: Offset, error: AppendError) -> Result<(), AppendError> {
+        if self.offline_reason().is_some() || !matches!(&error, AppendError::Io(error) if is_out_of_room(error)) {
+            return Err(error);
+        }
+        let place = self.place();
+        let synced = self.sync_snapshot(start).and_then(|()| place.disk.sync_dir(&place.dir));
+        synced.map_err(|error| {
+            self.fail(&error);
+            AppendError::Io(error)
+        })
+    }
+
     /// The segments that go, oldest first, and by which rules. If they're all, an empty one has been added to write to.
     fn choose(&self, now: Millis) -> io::Result<(Vec<Arc<Segment>>, Breached)> {
         let mut segments = self.segments.load_full();
@@ -59,7 +73,14 @@ impl PartitionLog {
             segments = self.segments.load_full();
             breached = self.breached(&segments, now)?;
             if breached.total() == segments.len() && !writer.closed {
-                self.begin_anew(&mut writer, now)?;
+                match self.begin_anew(&mut writer, now) {
+                    // The others go first, and make room for it.
+                    Err(error) if is_out_of_room(&error) && segments.len() > 1 => {
+                        let kept = segments.len().saturating_sub(1);
+                        return Ok((segments.iter().take(kept).cloned().collect(), breached));
+                    }
+                    done => done?,
+                }
             }
         }
         Ok((segments.iter().take(breached.total()).cloned().collect(), breached))
