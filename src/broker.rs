@@ -322,7 +322,10 @@ impl Publisher for LogsPublisher {
     fn publish(&self, change: &Change) -> Result<(), String> {
         let now = self.clock.now();
         let done = match change {
-            Change::Created { topic, first } => specs(topic, *first).try_for_each(|spec| self.logs.create(spec, now).map(|_| ())),
+            Change::Created { topic, first } => {
+                // Those that fail are tried again, unless the topic is taken back.
+                specs(topic, *first).map(|spec| self.logs.create(spec, now).map(drop)).fold(Ok(()), Result::and)
+            }
             Change::Configured { topic } => {
                 self.logs.configure(topic.id, &topic.config);
                 Ok(())

@@ -107,7 +107,9 @@ pub struct Logs {
     /// In the order in which they came, so that a simulation does the same again.
     pub(super) partitions: RwLock<IndexMap<(TopicId, PartitionIndex), Held>>,
     /// One creation at a time, so that each sees how loaded the directories are.
-    creating: Mutex<()>,
+    pub(super) creating: Mutex<()>,
+    /// Partitions that could not be made, to be tried again.
+    pub(super) unmade: Mutex<Vec<PartitionSpec>>,
     chores: Mutex<Chores>,
     /// One writes checkpoints at a time: none may replace a later one.
     pub(super) checkpointing: Mutex<()>,
@@ -153,6 +155,7 @@ impl Logs {
             dirs,
             partitions: RwLock::default(),
             creating: Mutex::default(),
+            unmade: Mutex::default(),
             chores: Mutex::default(),
             checkpointing: Mutex::default(),
             moves: Moves::default(),
@@ -253,7 +256,7 @@ impl Logs {
         self.resume_moves()
     }
 
-    fn open_one(&self, spec: &PartitionSpec, dir: usize, there: bool, now: Millis) -> Result<PartitionLog, LogError> {
+    pub(super) fn open_one(&self, spec: &PartitionSpec, dir: usize, there: bool, now: Millis) -> Result<PartitionLog, LogError> {
         let data_dir = self.dirs.get(dir).ok_or(LogError::NoDirectory)?;
         let path = data_dir.path.join(spec.topic.to_string());
         let topic_id = if there { self.topic_id(&path)? } else { None };
@@ -285,38 +288,13 @@ impl Logs {
         Ok(log)
     }
 
-    fn hold(&self, log: PartitionLog, dir: usize) -> Arc<PartitionLog> {
+    pub(super) fn hold(&self, log: PartitionLog, dir: usize) -> Arc<PartitionLog> {
         let log = Arc::new(log);
         self.dirs.iter().skip(dir).take(1).for_each(|dir| {
             dir.load.fetch_add(1, Ordering::Relaxed);
         });
         self.partitions.write().insert((log.topic_id(), log.partition()), Held { log: Arc::clone(&log), dir });
         log
-    }
-
-    /// Makes a partition in the data directory that has the fewest. Its directory becomes durable with its first sync.
-    pub fn create(&self, spec: PartitionSpec, now: Millis) -> Result<Arc<PartitionLog>, LogError> {
-        let _one_at_a_time = self.creating.lock();
-        if self.partitions.read().contains_key(&(spec.topic_id, spec.topic.partition)) {
-            return Err(LogError::Exists(spec.topic));
-        }
-        let dir = least_loaded(&mut self.loads());
-        for data_dir in &self.dirs {
-            let path = data_dir.path.join(spec.topic.to_string());
-            if self.disk.exists(&path) {
-                self.set_aside(&path, &spec.topic)?;
-            }
-        }
-        let log = self.open_one(&spec, dir, false, now).inspect_err(|_| self.remove_unfinished(dir, &spec.topic))?;
-        Ok(self.hold(log, dir))
-    }
-
-    /// What a creation that failed has left: found at the next start it would be taken for a partition.
-    fn remove_unfinished(&self, dir: usize, topic: &TopicPartition) {
-        let path = self.dirs.get(dir).map(|dir| dir.path.join(topic.to_string()));
-        if let Some(path) = path.filter(|path| self.disk.exists(path)) {
-            self.remove_dir(&path);
-        }
     }
 
     /// So many files at most may be held open for one answer: others want some, too.
@@ -339,6 +317,7 @@ impl Logs {
         for (_, held) in self.partitions.read().iter().filter(|((id, _), _)| *id == topic) {
             held.log.configure(Arc::clone(config));
         }
+        self.unmade.lock().iter_mut().filter(|spec| spec.topic_id == topic).for_each(|spec| spec.config = Arc::clone(config));
     }
 
     /// Takes a topic's partitions out of service, wakes who waits for them, and renames their directories, durably; the files go after
@@ -349,6 +328,7 @@ impl Logs {
             let keys: Vec<_> = partitions.keys().filter(|(id, _)| *id == topic).copied().collect();
             keys.iter().filter_map(|key| partitions.swap_remove(key)).collect()
         };
+        self.unmade.lock().retain(|spec| spec.topic_id != topic);
         self.cancel_moves_of(topic);
         gone.iter().for_each(|held| held.log.mark_deleted());
         gone.iter().filter_map(|held| self.dirs.get(held.dir)).for_each(|dir| {
@@ -386,7 +366,7 @@ impl Logs {
         self.set_aside(&found.dir, &found.topic)
     }
 
-    fn set_aside(&self, dir: &std::path::Path, topic: &TopicPartition) -> Result<(), LogError> {
+    pub(super) fn set_aside(&self, dir: &std::path::Path, topic: &TopicPartition) -> Result<(), LogError> {
         let to = dir.with_file_name(files::marked_dir(topic, uuid::Uuid::new_v4().as_u128(), "-stray"));
         tracing::warn!(from = %dir.display(), to = %to.display(), "moving aside a partition that the metadata doesn't know");
         self.disk.rename(dir, &to)?;
@@ -402,6 +382,7 @@ impl Logs {
         let due: Vec<(Millis, PathBuf)> = due;
         due.iter().for_each(|(_, path)| self.remove_dir(path));
         self.examine_dirs();
+        self.make_unmade(now);
 
         let partitions = self.partitions();
         let mut moved = false;
@@ -550,7 +531,7 @@ fn sync_what_is_due(log: &PartitionLog, now: Millis) -> bool {
     log.syncing.tidy() > tidy
 }
 
-fn least_loaded(load: &mut [usize]) -> usize {
+pub(super) fn least_loaded(load: &mut [usize]) -> usize {
     let least = load.iter().enumerate().min_by_key(|(_, n)| **n).map_or(0, |(i, _)| i);
     load.iter_mut().skip(least).take(1).for_each(|n| *n = n.saturating_add(1));
     least

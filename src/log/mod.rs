@@ -22,6 +22,7 @@ pub mod validate;
 pub mod verification;
 pub mod watch;
 
+mod creation;
 mod descriptors;
 mod dir_info;
 mod dirs;
