@@ -2,12 +2,13 @@
 
 use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
 use kafka_protocol::messages::{
-    AlterConfigsResponse, ApiKey, ApiVersionsResponse, ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse,
-    CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteRecordsResponse, DeleteTopicsResponse,
-    DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, DescribeLogDirsResponse, DescribeTopicPartitionsResponse,
-    FetchResponse, FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse,
-    LeaveGroupResponse, ListConfigResourcesResponse, ListGroupsResponse, ListOffsetsResponse, MetadataResponse, OffsetCommitResponse,
-    OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse, ProducerId, SyncGroupResponse,
+    AlterConfigsResponse, AlterReplicaLogDirsResponse, ApiKey, ApiVersionsResponse, ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteRecordsResponse,
+    DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, DescribeLogDirsResponse,
+    DescribeTopicPartitionsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse,
+    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListConfigResourcesResponse, ListGroupsResponse, ListOffsetsResponse,
+    MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse,
+    ProducerId, SyncGroupResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
@@ -311,20 +312,12 @@ impl Masked for CreateTopicsResponse {
     }
 }
 
-/// Configs of what we don't have. Of topics: tiered storage, dead letter queues of share groups; and a limit on what a batch unpacks to, which came
-/// with 4.4: ours isn't a topic's to set. Of groups: those that share, those of streams, and in which thread an assignment is computed.
+/// Configs of what we don't have. Of topics: tiered storage, dead letter queues of share groups. Of groups: those that share, those of streams, and in
+/// which thread an assignment is computed.
 fn is_kafkas_alone(config: &str) -> bool {
-    [
-        "remote.",
-        "local.retention.",
-        "errors.deadletterqueue.",
-        "max.decompressed.message.bytes",
-        "share.",
-        "streams.",
-        "consumer.assignor.offload",
-    ]
-    .iter()
-    .any(|prefix| config.starts_with(prefix))
+    ["remote.", "local.retention.", "errors.deadletterqueue.", "share.", "streams.", "consumer.assignor.offload"]
+        .iter()
+        .any(|prefix| config.starts_with(prefix))
 }
 
 impl Masked for DeleteTopicsResponse {
@@ -381,6 +374,14 @@ impl Masked for DeleteRecordsResponse {
             topic.partitions.sort_by_key(|partition| partition.partition_index);
         }
         self.topics.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+}
+
+impl Masked for AlterReplicaLogDirsResponse {
+    fn mask(&mut self) {
+        // Kafka's order is that of hash tables.
+        self.results.iter_mut().for_each(|topic| topic.partitions.sort_by_key(|partition| partition.partition_index));
+        self.results.sort_by(|a, b| a.topic_name.cmp(&b.topic_name));
     }
 }
 
