@@ -33,7 +33,7 @@ pub const API: Api = Api {
         always(BOOL),
     ])),
     run,
-    note: "topics; replaces all that was set",
+    note: "topics, groups and brokers; replaces all that was set",
 };
 
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {

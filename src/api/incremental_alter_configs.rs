@@ -35,7 +35,7 @@ pub const API: Api = Api {
         always(BOOL),
     ])),
     run,
-    note: "topics and groups; what is set is in effect at once",
+    note: "topics, groups and brokers; what is set is in effect at once",
 };
 
 /// `AlterConfigOp.OpType`.

@@ -15,6 +15,7 @@ pub mod properties;
 mod server;
 mod sources;
 pub mod topic;
+mod topic_defaults;
 pub mod topic_keys;
 pub mod transaction_keys;
 
@@ -24,7 +25,8 @@ pub use listeners::{HostPort, Listener};
 pub use server::{LagMetricsConfig, Loaded, LogCleanerConfig, ServerConfig, TransactionConfig};
 pub use sources::{ConfigError, Origin, Sources};
 pub use topic::{CompressionType, TopicConfig};
-pub use topic_keys::{InvalidTopicConfig, TopicDefaults};
+pub use topic_defaults::TopicDefaults;
+pub use topic_keys::InvalidTopicConfig;
 
 /// README's tables of server keys, of topic configs and of group configs.
 pub fn readme_tables() -> String {

@@ -8,7 +8,7 @@ use super::{
     keys,
     listeners::{self, HostPort, Listener, ListenerKeys},
     sources::{ConfigError, Sources, gather},
-    topic_keys::TopicDefaults,
+    topic_defaults::TopicDefaults,
 };
 use crate::types::BrokerId;
 use std::{collections::BTreeMap, path::PathBuf};
