@@ -73,7 +73,7 @@ pub(super) fn on_disk_thread<T: Encodable + Send + 'static>(
     work: impl FnOnce(&Context, &Request) -> (T, ErrorCode) + Send + 'static,
 ) -> Result<Answer, Refusal> {
     let context = context.clone();
-    Ok(Answer::Later(Box::pin(async move {
+    Ok(Answer::Acting(Box::pin(async move {
         let worker_request = request.clone();
         let done = tokio::task::spawn_blocking(move || work(&context, &worker_request)).await;
         let (response, error) = done.map_err(|e| EncodeError::from(&io::Error::other(e)))?;

@@ -86,7 +86,7 @@ where
     T: Encodable,
 {
     let context = context.clone();
-    Ok(Answer::Later(Box::pin(async move {
+    Ok(Answer::Acting(Box::pin(async move {
         let decided = tokio::task::spawn_blocking(move || decide(&context)).await;
         let outcome = decided.map_err(|error| codec::reply::EncodeError::from(&io::Error::other(error)))?;
         let reply = match outcome {

@@ -59,7 +59,7 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let transaction = Transaction::of(context, &asked, request.version());
     if transaction.waits() {
         let context = context.clone();
-        return Ok(Answer::Later(Box::pin(async move {
+        return Ok(Answer::Acting(Box::pin(async move {
             let transaction = transaction.settled(&context, &asked, request.version()).await;
             let (response, syncs) = append(&context, &request, asked, transaction)?;
             answer(&request, acks, &synced(response, syncs).await)

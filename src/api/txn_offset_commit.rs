@@ -76,7 +76,7 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
         return when_committed(request, outcome, move |request, reply| asked.respond(request, reply));
     };
     let context = context.clone();
-    Ok(Answer::Later(Box::pin(async move {
+    Ok(Answer::Acting(Box::pin(async move {
         let reply = match committing.wait().await.and_then(|()| commit(&context, &asked, proof)) {
             Ok(Outcome { reply, committing: Some(committing) }) => committing.wait().await.map(|()| reply),
             Ok(Outcome { reply, committing: None }) => Ok(reply),

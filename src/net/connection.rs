@@ -66,6 +66,8 @@ type Waiting = Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>;
 struct Slot {
     answer: Result<Result<Reply, Refusal>, Waiting>,
     meta: Meta,
+    /// See [`Answer::Acting`].
+    acting: bool,
     /// See [`Answer::Held`].
     held: Option<Box<dyn Send>>,
 }
@@ -188,7 +190,7 @@ impl<S: Service> Connection<S> {
             if !self.more {
                 self.inbound.rest();
             }
-            if written && self.more && self.has_room() && self.wanted.is_none() && !self.stopping {
+            if written && self.more && self.may_go_on() && self.wanted.is_none() && !self.stopping {
                 match self.read()? {
                     Received::End => return Ok(CloseReason::Client),
                     Received::More | Received::All => {
@@ -230,7 +232,7 @@ impl<S: Service> Connection<S> {
     }
 
     async fn wait(&mut self, idle: Pin<&mut Sleep>, pace: Pin<&mut Sleep>, stop: &mut watch::Receiver<bool>) -> Wake {
-        let may_read = self.wanted.is_none() && self.has_room() && !self.stopping;
+        let may_read = self.wanted.is_none() && self.may_go_on() && !self.stopping;
         let (memory, wanted, memory_wait) = (&self.memory, self.wanted, self.limits.memory_wait);
         let stream = &self.stream;
         let front = self.slots.front_mut().and_then(|slot| slot.answer.as_mut().err());
@@ -249,7 +251,7 @@ impl<S: Service> Connection<S> {
 
     /// Handles the frames that are whole, as long as there is room for their answers.
     fn handle_frames(&mut self) -> Result<(), End> {
-        while self.has_room() && self.wanted.is_none() && !self.stopping {
+        while self.may_go_on() && self.wanted.is_none() && !self.stopping {
             match self.inbound.next(self.service.as_ref(), &self.memory) {
                 Ok(Next::Frame(frame)) => self.handle(frame)?,
                 Ok(Next::Read) => return Ok(()),
@@ -277,7 +279,7 @@ impl<S: Service> Connection<S> {
         // Kept for the log line of a refusal: a slice that shares the frame's memory.
         let beginning = frame.bytes.slice(..frame.bytes.len().min(512));
         let mut reserved = frame.reserved;
-        let mut held = None;
+        let (mut held, mut acting) = (None, false);
         // Answers that are held back go before this request's.
         self.slots.iter_mut().for_each(|slot| drop(slot.held.take()));
         let request_bytes = frame.bytes.len();
@@ -286,6 +288,10 @@ impl<S: Service> Connection<S> {
         let answer = match answer {
             Ok(Answer::Ready(reply)) => Ok(Ok(reply)),
             Ok(Answer::Later(waiting)) => Err(waiting),
+            Ok(Answer::Acting(waiting)) => {
+                acting = true;
+                Err(waiting)
+            }
             Ok(Answer::Parked(waiting)) => {
                 reserved = None;
                 Err(waiting)
@@ -307,7 +313,7 @@ impl<S: Service> Connection<S> {
             answered: handled,
             _memory: reserved,
         };
-        self.slots.push_back(Slot { answer, meta, held });
+        self.slots.push_back(Slot { answer, meta, acting, held });
         // Answers that are there leave at once, so that a long pipeline doesn't pile up.
         self.collect()
     }
@@ -346,7 +352,11 @@ impl<S: Service> Connection<S> {
         Ok(done)
     }
 
-    fn has_room(&self) -> bool {
+    /// Whether the next request may be handled: the last one has done its work, and there is room for another answer.
+    fn may_go_on(&self) -> bool {
+        if self.slots.back().is_some_and(|slot| slot.acting && slot.answer.is_err()) {
+            return false;
+        }
         let waiting: usize = self.slots.iter().filter_map(|slot| slot.answer.as_ref().ok()?.as_ref().ok()).map(Reply::len).sum();
         self.slots.len() < self.limits.pending_max && self.outbox.memory_bytes() + waiting < self.limits.out_bytes_max
     }

@@ -1,7 +1,8 @@
 //! Listeners and connections: frames in, answers out, in order, within bounds.
 //!
 //! One task a connection. It reads a frame, has the [`Service`] handle it, and writes the answers in the order of their requests;
-//! while an answer waits (a long-polling Fetch, a sync), the next requests are already handled, up to a bound. What it never
+//! while an answer waits (a long-polling Fetch, a sync), the next requests are already handled, up to a bound, unless the request's own work
+//! is still to be done. What it never
 //! does: look into a request's body, or hold more of a peer's bytes than it has taken from the memory budget.
 
 pub mod connection;
@@ -37,8 +38,12 @@ pub struct ConnectionInfo {
 /// What a request comes to.
 pub enum Answer {
     Ready(Reply),
-    /// It waits for an offset or a disk; later requests of the connection are handled meanwhile, their answers stay behind it.
+    /// What it asked for is done, and waits for an offset or a disk; later requests of the connection are handled meanwhile, their
+    /// answers stay behind it.
     Later(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
+    /// What it asked for is done only while this runs. No later request of the connection is handled before, so that none overtakes it: a
+    /// producer's next batch, or a question after a change (Kafka mutes the channel for every request).
+    Acting(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
     /// The same, and it may wait for minutes: it has let go of its frame, whose memory goes back to the budget now.
     Parked(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
     /// The same, and nobody may wait for it: it is held back for news. The second part is dropped when another request comes on the connection,

@@ -12,7 +12,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Key 0 echoes; key 1 answers when the test says so; key 2 is refused.
+/// Key 0 echoes; key 1 answers when the test says so; key 2 is refused; key 5 acts when the test says so.
 #[derive(Default)]
 struct Echo {
     waiting: Mutex<Vec<oneshot::Sender<()>>>,
@@ -43,6 +43,14 @@ impl Service for Echo {
                 let (tx, rx) = oneshot::channel();
                 self.waiting.lock().push(tx);
                 Ok(Answer::Later(Box::pin(async move {
+                    let _ = rx.await;
+                    Ok(echo(&frame))
+                })))
+            }
+            5 => {
+                let (tx, rx) = oneshot::channel();
+                self.waiting.lock().push(tx);
+                Ok(Answer::Acting(Box::pin(async move {
                     let _ = rx.await;
                     Ok(echo(&frame))
                 })))
@@ -163,6 +171,24 @@ async fn an_answer_that_is_held_back_keeps_nobody_waiting() {
     client.write_all(&request(0, 2, 7)).await.unwrap();
     assert_eq!(answer(&mut client).await, Some((1, 13)));
     assert_eq!(answer(&mut client).await, Some((2, 15)));
+}
+
+#[tokio::test]
+async fn nothing_of_a_connection_overtakes_a_request_that_is_still_acting() {
+    let server = start(Limits::DEFAULT, 10, 1 << 20).await;
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    client.write_all(&[request(1, 1, 5), request(5, 2, 5), request(0, 3, 5), request(0, 4, 400_000)].concat()).await.unwrap();
+    until(|| server.service.handled.lock().len() == 2).await;
+    let mut other = TcpStream::connect(server.address).await.unwrap();
+    other.write_all(&request(0, 9, 5)).await.unwrap();
+    assert_eq!(answer(&mut other).await, Some((9, 13)), "other connections go on");
+    server.service.waiting.lock().remove(0).send(()).unwrap();
+    assert_eq!(answer(&mut client).await, Some((1, 13)));
+    assert_eq!(*server.service.handled.lock(), [1, 2, 9]);
+    server.service.waiting.lock().pop().unwrap().send(()).unwrap();
+    for (id, len) in [(2, 13), (3, 13), (4, 400_008)] {
+        assert_eq!(answer(&mut client).await, Some((id, len)));
+    }
 }
 
 #[tokio::test]

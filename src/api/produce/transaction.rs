@@ -102,8 +102,7 @@ impl Transaction {
     }
 
     /// The same once it is known: a producer goes on right after EndTxn was answered, so that the end of its last transaction is waited for
-    /// here, for `add.partitions.to.txn.retry.backoff.max.ms`, rather than by a client that starts anew (KAFKA-18575). The sequence of a batch
-    /// that overtakes this one meanwhile shows that one is missing.
+    /// here, for `add.partitions.to.txn.retry.backoff.max.ms`, rather than by a client that starts anew (KAFKA-18575).
     pub async fn settled(mut self, context: &Context, request: &ProduceRequest, version: i16) -> Self {
         let retry = &context.config.transactions;
         let span = |ms: i64| Duration::from_millis(ms.unsigned_abs());

@@ -227,7 +227,9 @@ impl Served {
     pub async fn ask<R: Request>(&self, api: &Api, version: i16, request: &R) -> R::Response {
         let reply = match self.send(api, version, request) {
             Answer::Ready(reply) => reply,
-            Answer::Later(later) | Answer::Parked(later) => later.await.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name)),
+            Answer::Later(later) | Answer::Acting(later) | Answer::Parked(later) => {
+                later.await.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name))
+            }
             Answer::Held(later, hold) => {
                 // As if another request came at once.
                 drop(hold);
