@@ -203,15 +203,15 @@ function draw({ title, shown, panels, from, to, step, theme, stacked }) {
       const chart = make("div", "chart", undefined, box);
       const legend = make("table", "legend", undefined, box);
       const tr = make("tr", "", undefined, make("thead", "", undefined, legend));
-      ["Name", "Last", "Max"].forEach((name, nth) => make("th", nth ? "n" : "", name, tr));
+      const calcs = [["lastNotNull", "Last", last], ["max", "Max", (one) => Math.max(...one.points.map(([, value]) => value))]].filter(([calc]) => panel.options.legend.calcs.includes(calc));
+      ["Name", ...calcs.map(([, name]) => name)].forEach((name, nth) => make("th", nth ? "n" : "", name, tr));
       const body = make("tbody", "", undefined, legend);
       shown.forEach((one, nth) => {
         const line = make("tr", "", undefined, body);
         const cell = make("td", "", undefined, line);
         make("i", "", undefined, cell).style.background = lines[nth % lines.length];
         cell.append(one.name);
-        make("td", "n", format(unit, last(one)), line);
-        make("td", "n", format(unit, Math.max(...one.points.map(([, value]) => value))), line);
+        calcs.forEach(([, , of]) => make("td", "n", format(unit, of(one)), line));
       });
       const height = Math.max(90, box.clientHeight - Math.min(legend.offsetHeight, box.clientHeight * 0.42));
       legend.style.maxHeight = `${box.clientHeight - height}px`;
