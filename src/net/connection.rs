@@ -43,6 +43,8 @@ pub struct Limits {
     /// How long a frame may take to arrive while others wait for the memory that it holds, and a second more for each
     /// [`PACE_BYTES_PER_SECOND`] of it.
     pub frame_time: Duration,
+    /// How long answers are still waited for after the peer's last byte: it may only have closed its sending half.
+    pub end_wait: Duration,
 }
 
 /// See [`Limits::frame_time`].
@@ -57,6 +59,7 @@ impl Limits {
         out_bytes_max: 1 << 20,
         memory_wait: Duration::from_secs(30),
         frame_time: Duration::from_secs(5),
+        end_wait: Duration::from_secs(30),
     };
 }
 
@@ -116,6 +119,8 @@ pub async fn serve<S: Service>(
         outbox: Outbox::default(),
         wanted: None,
         more: false,
+        full: false,
+        ended: None,
         held_since: Instant::now(),
         stopping: false,
         read_at: Instant::now(),
@@ -165,6 +170,10 @@ struct Connection<S> {
     wanted: Option<usize>,
     /// The last read did not empty the socket.
     more: bool,
+    /// Frames may be left in the buffer for which there was no room.
+    full: bool,
+    /// When the peer's last byte came, if no more will.
+    ended: Option<tokio::time::Instant>,
     /// Since when the frame under way holds memory, if it does.
     held_since: Instant,
     stopping: bool,
@@ -184,20 +193,30 @@ impl<S: Service> Connection<S> {
             self.check_pace()?;
             self.collect()?;
             let written = self.write()?;
-            if self.outbox.is_empty() && self.slots.is_empty() && self.stopping {
-                return Ok(CloseReason::Shutdown);
+            if self.outbox.is_empty() && self.slots.is_empty() {
+                if self.stopping {
+                    return Ok(CloseReason::Shutdown);
+                }
+                if self.ended.is_some() && !self.full {
+                    return Ok(CloseReason::Client);
+                }
+            }
+            // Answers that left made room for frames that are there already: no byte of the peer's will tell of them.
+            if self.full && self.may_go_on() && !self.stopping {
+                take_turns(&mut turns).await;
+                continue;
             }
             if !self.more {
                 self.inbound.rest();
             }
             if written && self.more && self.may_go_on() && self.wanted.is_none() && !self.stopping {
                 match self.read()? {
-                    Received::End => return Ok(CloseReason::Client),
+                    Received::End => {
+                        idle.as_mut().reset(self.idle_deadline());
+                        continue;
+                    }
                     Received::More | Received::All => {
-                        turns = turns.wrapping_add(1);
-                        if turns.is_multiple_of(READS_PER_TURN) {
-                            tokio::task::yield_now().await;
-                        }
+                        take_turns(&mut turns).await;
                         continue;
                     }
                     Received::Nothing => {}
@@ -207,7 +226,7 @@ impl<S: Service> Connection<S> {
                 Wake::Readable(ready) => {
                     ready?;
                     if self.read()? == Received::End {
-                        return Ok(CloseReason::Client);
+                        idle.as_mut().reset(self.idle_deadline());
                     }
                 }
                 Wake::Writable(ready) => ready?,
@@ -224,7 +243,9 @@ impl<S: Service> Connection<S> {
                 }
                 Wake::Pace => pace.as_mut().reset(tokio::time::Instant::now() + PACE_INTERVAL),
                 Wake::MemoryTimeout => return Err(self.refuse(Refusal::OutOfMemory(self.limits.memory_wait))),
-                Wake::Idle if self.idle_deadline() <= tokio::time::Instant::now() => return Ok(CloseReason::Idle),
+                Wake::Idle if self.idle_deadline() <= tokio::time::Instant::now() => {
+                    return Ok(if self.ended.is_some() { CloseReason::Client } else { CloseReason::Idle });
+                }
                 Wake::Idle => idle.as_mut().reset(self.idle_deadline()),
                 Wake::Stop => self.stopping = true,
             }
@@ -232,7 +253,7 @@ impl<S: Service> Connection<S> {
     }
 
     async fn wait(&mut self, idle: Pin<&mut Sleep>, pace: Pin<&mut Sleep>, stop: &mut watch::Receiver<bool>) -> Wake {
-        let may_read = self.wanted.is_none() && self.may_go_on() && !self.stopping;
+        let may_read = self.wanted.is_none() && self.may_go_on() && !self.stopping && self.ended.is_none();
         let (memory, wanted, memory_wait) = (&self.memory, self.wanted, self.limits.memory_wait);
         let stream = &self.stream;
         let front = self.slots.front_mut().and_then(|slot| slot.answer.as_mut().err());
@@ -251,10 +272,17 @@ impl<S: Service> Connection<S> {
 
     /// Handles the frames that are whole, as long as there is room for their answers.
     fn handle_frames(&mut self) -> Result<(), End> {
-        while self.may_go_on() && self.wanted.is_none() && !self.stopping {
+        self.full = false;
+        while self.wanted.is_none() && !self.stopping {
+            if !self.may_go_on() {
+                self.full = true;
+                return Ok(());
+            }
             match self.inbound.next(self.service.as_ref(), &self.memory) {
                 Ok(Next::Frame(frame)) => self.handle(frame)?,
                 Ok(Next::Read) => return Ok(()),
+                // The rest of this frame will not come.
+                Ok(Next::Reserved | Next::Memory(_)) if self.ended.is_some() => return Ok(()),
                 Ok(Next::Reserved) => self.held_since = Instant::now(),
                 Ok(Next::Memory(bytes)) => self.wanted = Some(bytes),
                 Err(refusal) => return Err(self.refuse(refusal)),
@@ -369,12 +397,20 @@ impl<S: Service> Connection<S> {
                 self.read_at = Instant::now();
                 self.active = self.read_at;
             }
-            Received::Nothing | Received::End => {}
+            Received::Nothing => {}
+            // What was asked for is still answered, as far as the peer may want to read it; nobody is held back for it any longer.
+            Received::End => {
+                self.ended = Some(tokio::time::Instant::now());
+                self.slots.iter_mut().for_each(|slot| drop(slot.held.take()));
+            }
         }
         Ok(received)
     }
 
     fn idle_deadline(&self) -> tokio::time::Instant {
+        if let Some(ended) = self.ended {
+            return ended + self.limits.end_wait;
+        }
         // A connection whose client waits for an answer of ours is not idle.
         let since = if self.slots.is_empty() { self.active } else { Instant::now() };
         let idle = self.limits.idle.unwrap_or(Duration::from_secs(365 * 86_400));
@@ -383,6 +419,14 @@ impl<S: Service> Connection<S> {
 
     fn refuse(&self, refusal: Refusal) -> End {
         End::Refused { frame: self.inbound.unread().iter().take(512).copied().collect(), refusal }
+    }
+}
+
+/// Lets other connections have their turn now and then.
+async fn take_turns(turns: &mut u32) {
+    *turns = turns.wrapping_add(1);
+    if turns.is_multiple_of(READS_PER_TURN) {
+        tokio::task::yield_now().await;
     }
 }
 

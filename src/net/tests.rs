@@ -161,6 +161,73 @@ async fn a_request_that_finds_no_memory_waits_for_it() {
 }
 
 #[tokio::test]
+async fn what_was_read_at_once_is_handled_as_room_comes() {
+    // Slots run out, behind an answer that waits and behind none; so does room for answers.
+    let limits = Limits { pending_max: 4, out_bytes_max: 64 << 10, ..Limits::DEFAULT };
+    for (first, others, padding) in [(1, 4, 5), (1, 13, 5), (1, 60, 5), (5, 60, 5), (0, 60, 5), (1, 60, 9_000), (0, 60, 9_000)] {
+        let server = start(limits, 10, 64 << 20).await;
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        let frames: Vec<_> = (1..=others).map(|id| request(0, id, padding)).collect();
+        client.write_all(&[request(first, 0, 5), frames.concat()].concat()).await.unwrap();
+        if first != 0 {
+            until(|| !server.service.waiting.lock().is_empty()).await;
+            // Whatever else there is room for is handled, and nothing more can come.
+            let expected = if first == 5 { 1 } else { 4 };
+            until(|| server.service.handled.lock().len() == expected).await;
+            server.service.waiting.lock().pop().unwrap().send(()).unwrap();
+        }
+        for id in 0..=others {
+            assert_eq!(answer(&mut client).await.map(|(id, _)| id), Some(id), "{first} {others} {padding}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_half_closed_client_gets_all_answers() {
+    let limits = Limits { pending_max: 4, out_bytes_max: 64 << 10, ..Limits::DEFAULT };
+    for first in [0, 1, 5] {
+        let server = start(limits, 10, 64 << 20).await;
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        let frames: Vec<_> = (1..=40).map(|id| request(0, id, 200_000)).collect();
+        let (mut reading, mut writing) = client.split();
+        let write = async {
+            writing.write_all(&[request(first, 0, 5), frames.concat(), request(0, 99, 100)[..50].to_vec()].concat()).await.unwrap();
+            writing.shutdown().await.unwrap();
+        };
+        let read = async {
+            if first != 0 {
+                until(|| !server.service.waiting.lock().is_empty()).await;
+                server.service.waiting.lock().pop().unwrap().send(()).unwrap();
+            }
+            let mut all = Vec::new();
+            reading.read_to_end(&mut all).await.unwrap();
+            all
+        };
+        let ((), all) = tokio::join!(write, read);
+        assert_eq!(server.service.handled.lock().len(), 41);
+        assert_eq!(all.len(), (4 + 8 + 5) + 40 * (4 + 8 + 200_000), "{first}");
+        until(|| server.memory.used_bytes() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_is_not_waited_for_long() {
+    let limits = Limits { end_wait: Duration::from_millis(20), ..Limits::DEFAULT };
+    let server = start(limits, 1, 1 << 20).await;
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    client.write_all(&request(3, 1, 5)).await.unwrap();
+    until(|| server.service.handled.lock().len() == 1).await;
+    drop(client);
+    // One connection an address: the next is served when the first is over.
+    loop {
+        let mut next = TcpStream::connect(server.address).await.unwrap();
+        if next.write_all(&request(0, 2, 5)).await.is_ok() && answer(&mut next).await.is_some() {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_held_back_keeps_nobody_waiting() {
     let server = start(Limits::DEFAULT, 10, 64 << 10).await;
     let mut client = TcpStream::connect(server.address).await.unwrap();

@@ -129,10 +129,13 @@ pub fn is_out_of_room(error: &io::Error) -> bool {
 
 /// Whether a call was refused because too many files are open.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<PathError>());
-    let code = error.raw_os_error().or_else(|| inner.and_then(|inner| inner.error.raw_os_error()));
+    // Paths may have been put before it more than once.
+    let mut error = error;
+    while let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref::<PathError>()) {
+        error = &inner.error;
+    }
     let descriptors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
-    code.is_some_and(|code| descriptors.contains(&code))
+    error.raw_os_error().is_some_and(|code| descriptors.contains(&code))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -140,4 +143,27 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
 struct PathError {
     path: PathBuf,
     error: io::Error,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_known_however_often_a_path_was_named() {
+        let errno = |code: rustix::io::Errno| io::Error::from_raw_os_error(code.raw_os_error());
+        for (error, descriptors, room) in [
+            (rustix::io::Errno::MFILE, true, true),
+            (rustix::io::Errno::NFILE, true, true),
+            (rustix::io::Errno::NOSPC, false, true),
+            (rustix::io::Errno::DQUOT, false, true),
+            (rustix::io::Errno::IO, false, false),
+        ] {
+            let mut named = errno(error);
+            for times in 0..4 {
+                assert_eq!((is_out_of_descriptors(&named), is_out_of_room(&named)), (descriptors, room), "{named}, {times} paths");
+                named = name_path(Path::new("x"), named);
+            }
+        }
+    }
 }
