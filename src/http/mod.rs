@@ -77,10 +77,15 @@ fn index() -> String {
 
 /// An answer is read on a thread that may block, a few at a time.
 async fn api(pages: Pages, uri: Uri) -> Response {
-    let Ok(_turn) = pages.turns.clone().acquire_owned().await else {
+    let Ok(turn) = pages.turns.clone().acquire_owned().await else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
-    let answered = tokio::task::spawn_blocking(move || json::answer(pages.broker.get(), &uri)).await;
+    let answered = tokio::task::spawn_blocking(move || {
+        // Held until it is read, also where the connection is closed before.
+        let _turn = turn;
+        json::answer(pages.broker.get(), &uri)
+    })
+    .await;
     answered.unwrap_or_else(|error| {
         tracing::error!(%error, "answer a request for JSON");
         StatusCode::INTERNAL_SERVER_ERROR.into_response()

@@ -1,7 +1,10 @@
 //! The HTTP listener: `/metrics`, `/healthz`, `/readyz`, and the pages that are handed to it. GET and HEAD only; no request's body is read.
 //!
 //! A client can hold one of a few connections for a bounded time and nothing else: the head of a request has a size and a deadline,
-//! an answer a deadline, and scrapes are rendered one at a time, beside the threads that serve Kafka clients.
+//! an answer a deadline, and scrapes are rendered one at a time, beside the threads that serve Kafka clients. Where all connections are
+//! taken, the one that has been idle for longest makes room, so that a probe is answered whatever others do.
+
+mod places;
 
 use super::{
     exposition::{CONTENT_TYPE, Exposition, Later},
@@ -19,11 +22,13 @@ use axum::{
 use hyper::{
     body::{Body as Frames, Frame},
     server::conn::http1,
+    service::{Service, service_fn},
 };
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
+use places::{Activity, Noted, Places};
 use std::{
     convert::Infallible,
     future::Future,
@@ -35,7 +40,6 @@ use std::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
-    task::JoinSet,
     time::{sleep, timeout},
 };
 
@@ -51,7 +55,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What HTTP clients may take.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Connections served at once; more wait in the listener's queue.
+    /// Connections served at once; one more closes the idlest of them.
     connections: usize,
     /// How long a client may take to send a head; also how long a connection may be idle.
     head: Duration,
@@ -93,14 +97,14 @@ async fn serve_within(
 ) {
     let router = router(Context { registry, source, scrape: Arc::new(Semaphore::new(1)) }, pages);
     let (stopping, stopped) = watch::channel(false);
-    let mut connections = JoinSet::new();
+    let mut places = Places::new(limits.connections);
     let mut stop = pin!(stop);
     loop {
         tokio::select! {
             () = &mut stop => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < limits.connections => match accepted {
-                Ok((stream, _)) => { connections.spawn(connection(stream, limits, router.clone(), stopped.clone())); }
+            true = places.ended() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => places.serve(|activity| connection(Noted { stream, activity }, limits, router.clone(), stopped.clone())).await,
                 Err(error) => {
                     tracing::warn!(%error, "accept an HTTP connection");
                     sleep(ACCEPT_PAUSE).await;
@@ -110,13 +114,15 @@ async fn serve_within(
     }
     drop(listener);
     let _ = stopping.send(true);
-    let _ = timeout(STOP_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = timeout(STOP_TIMEOUT, async { while places.ended().await {} }).await;
 }
 
-async fn connection(stream: TcpStream, limits: Limits, router: Router, mut stopped: watch::Receiver<bool>) {
+async fn connection(stream: Noted<TcpStream>, limits: Limits, router: Router, mut stopped: watch::Receiver<bool>) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
-    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let (activity, router) = (stream.activity.clone(), TowerToHyperService::new(router));
+    let service = service_fn(move |request| Activity::answer(activity.clone(), router.call(request)));
+    let served = builder.serve_connection(TokioIo::new(stream), service);
     let deadline = sleep(limits.connection);
     let mut served = pin!(served);
     let mut deadline = pin!(deadline);
@@ -159,10 +165,15 @@ async fn readyz(State(context): State<Context>) -> Response {
 
 /// The text of a scrape. Renders on a blocking thread, one scrape at a time: thousands of partitions take milliseconds.
 async fn metrics(State(context): State<Context>) -> Response {
-    let Ok(_turn) = context.scrape.clone().acquire_owned().await else {
+    let Ok(turn) = context.scrape.clone().acquire_owned().await else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
-    let rendered = tokio::task::spawn_blocking(move || render(&context.registry, context.source.as_ref())).await;
+    let rendered = tokio::task::spawn_blocking(move || {
+        // Held until it is rendered, also where the connection is closed before.
+        let _turn = turn;
+        render(&context.registry, context.source.as_ref())
+    })
+    .await;
     match rendered {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], Body::new(text)).into_response(),
         Err(error) => {

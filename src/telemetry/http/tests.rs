@@ -9,6 +9,7 @@ use crate::types::ErrorCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
     sync::oneshot,
     task::JoinHandle,
 };
@@ -48,6 +49,9 @@ struct Server {
     address: std::net::SocketAddr,
     source: Arc<Fake>,
     events: Events,
+    /// What the answers of `/gated` wait for, and what they leave when they begin to.
+    gate: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -61,11 +65,20 @@ impl Server {
         let events = Events::new(&registry, ["Metadata"]);
         let source = Arc::new(Fake::default());
         let (stop, stopped) = oneshot::channel();
-        let pages = Router::new().route("/", get(async || "a page"));
+        let (gate, waiting) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let gated = {
+            let (gate, waiting) = (gate.clone(), waiting.clone());
+            async move || {
+                waiting.add_permits(1);
+                gate.acquire().await.unwrap().forget();
+                "let through"
+            }
+        };
+        let pages = Router::new().route("/", get(async || "a page")).route("/gated", get(gated));
         let task = tokio::spawn(serve_within(limits, listener, registry, source.clone(), pages, async {
             let _ = stopped.await;
         }));
-        Self { address, source, events, stop, task }
+        Self { address, source, events, gate, waiting, stop, task }
     }
 
     async fn start() -> Self {
@@ -197,4 +210,101 @@ async fn what_is_written_as_it_is_sent_comes_whole_and_in_order() {
         answer.lines().filter_map(|line| line.strip_prefix("many{nth=\"")?.strip_suffix("\"} 1")).map(|nth| nth.parse().unwrap()).collect();
     assert!(nths.iter().copied().eq((0..MANY).chain(MANY - 3..MANY)), "{} lines", nths.len());
     assert!(answer.lines().any(|line| line.starts_with("process_cpu_seconds_total ")) && answer.ends_with('\n'));
+}
+
+/// Neither a head's nor a connection's deadline frees a place.
+const ENDLESS: Limits = Limits { connections: 8, head: Duration::from_hours(1), connection: Duration::from_hours(1) };
+const PROBE: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// A connection that has sent this and has read its first answer's first bytes.
+async fn answered(server: &Server, request: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    // So little that the answer of a scrape doesn't fit on the way.
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut first = [0; 15];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    stream
+}
+
+/// What is left to read of a connection, to its end.
+async fn rest(mut stream: TcpStream) -> String {
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    String::from_utf8(rest).unwrap()
+}
+
+async fn probes_are_answered(server: &Server) {
+    for _ in 0..3 {
+        // Not closed by the client: the next one doesn't find its place free.
+        drop(answered(server, PROBE).await);
+        assert!(server.get("/healthz").await.ends_with("ok\n"));
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_make_room() {
+    let server = Server::start_within(ENDLESS).await;
+    let mut idle = Vec::new();
+    for _ in 0..3 * ENDLESS.connections {
+        idle.push(answered(&server, PROBE).await);
+    }
+    probes_are_answered(&server).await;
+}
+
+#[tokio::test]
+async fn half_requests_make_room() {
+    let server = Server::start_within(ENDLESS).await;
+    let mut halves = Vec::new();
+    for _ in 0..3 * ENDLESS.connections {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let _ = stream.write_all(b"GET /metr").await;
+        halves.push(stream);
+    }
+    probes_are_answered(&server).await;
+}
+
+#[tokio::test]
+async fn slow_readers_make_room() {
+    let server = Server::start_within(ENDLESS).await;
+    let mut slow = Vec::new();
+    for _ in 0..2 * ENDLESS.connections {
+        slow.push(answered(&server, &"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n".repeat(4)).await);
+    }
+    probes_are_answered(&server).await;
+}
+
+#[tokio::test]
+async fn the_one_that_has_been_idle_for_longest_goes_and_the_others_stay() {
+    let server = Server::start_within(Limits { connections: 3, ..ENDLESS }).await;
+    let mut gated = TcpStream::connect(server.address).await.unwrap();
+    gated.write_all(b"GET /gated HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+    server.waiting.acquire().await.unwrap().forget();
+    let first = answered(&server, PROBE).await;
+    let mut second = answered(&server, PROBE).await;
+    let third = answered(&server, PROBE).await;
+    assert!(rest(first).await.ends_with("ok\n"), "closed after its answer");
+    second.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert!(rest(second).await.ends_with("a page"), "it came later and stays");
+    drop(third);
+    server.gate.add_permits(1);
+    assert!(rest(gated).await.ends_with("let through"), "it came first, but was not idle");
+}
+
+#[tokio::test]
+async fn where_all_wait_for_their_answers_a_probe_is_answered_all_the_same() {
+    let server = Server::start_within(ENDLESS).await;
+    let mut gated = Vec::new();
+    for _ in 0..ENDLESS.connections {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"GET /gated HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+        server.waiting.acquire().await.unwrap().forget();
+        gated.push(stream);
+    }
+    probes_are_answered(&server).await;
+    server.gate.add_permits(ENDLESS.connections);
+    assert!(rest(gated.remove(0)).await.ends_with("let through"));
+    assert_eq!(rest(gated.pop().unwrap()).await, "", "the last one gave its place");
 }
