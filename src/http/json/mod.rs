@@ -127,9 +127,9 @@ impl Asked<'_> {
         pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next_back()
     }
 
-    /// A parameter without its percent signs.
+    /// A parameter as its sender had it.
     fn text(&self, name: &str) -> Result<Option<String>, Failed> {
-        let decode = |text| decoded(text).ok_or_else(|| Failed::bad(format!("{name} isn't UTF-8")));
+        let decode = |text| decoded_in_query(text).ok_or_else(|| Failed::bad(format!("{name} isn't UTF-8")));
         self.parameter(name).map(decode).transpose()
     }
 
@@ -195,6 +195,12 @@ fn names<'a>(pattern: &str, path: &'a str) -> Option<Vec<&'a str>> {
         }
     }
     parts.next().is_none().then_some(names)
+}
+
+/// A parameter's value, encoded as forms are (`application/x-www-form-urlencoded`, as browsers' `URLSearchParams` and Python's `urlencode`
+/// send it): a plus is a space. `None` if it isn't UTF-8.
+fn decoded_in_query(value: &str) -> Option<String> {
+    decoded(&value.replace('+', " "))
 }
 
 /// A name without its percent signs; `None` if it isn't UTF-8.

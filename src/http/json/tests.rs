@@ -27,6 +27,15 @@ fn paths_are_told_apart_and_names_decoded() {
 }
 
 #[test]
+fn a_plus_is_a_space_in_a_query_and_a_plus_in_a_path() {
+    for (text, plain) in [("a+b", "a b"), ("a%20b", "a b"), ("a%2Bb", "a+b"), ("+", " "), ("%2+5", "%2 5")] {
+        assert_eq!(decoded_in_query(text).as_deref(), Some(plain));
+    }
+    assert_eq!(decoded_in_query("%ff"), None);
+    assert_eq!(decoded("a+b").as_deref(), Some("a+b"));
+}
+
+#[test]
 fn every_endpoint_is_found_once() {
     for endpoint in ENDPOINTS {
         let path = endpoint.path.replace(['{', '}'], "");
