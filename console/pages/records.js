@@ -88,6 +88,10 @@ export function reader(context, topic, chosen) {
 function shown(record, format, now) {
   const key = String(record.offset);
   const head = [h("span", {}, "offset ", h("b", {}, count(record.offset))), when(record, now), record.timestamp_type === "LogAppendTime" && h("span", {}, "time of the append"), h("span", {}, bytes(record.size_bytes))];
+  if (record.kind === "unreadable") {
+    const offsets = record.last_offset === record.offset ? null : h("span", {}, "to ", h("b", {}, count(record.last_offset)));
+    return h("li", { class: "record", key: `${key} unreadable` }, h("p", { class: "meta" }, head[0], offsets, head.slice(1)), h("p", { class: "notice" }, `This batch can't be read: ${record.error}.`));
+  }
   if (record.kind === "control") {
     return h("li", { class: "record", key }, h("p", { class: "meta" }, head, h("span", {}, `transaction marker: ${String(record.marker ?? "unknown").toLowerCase()}`)));
   }

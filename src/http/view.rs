@@ -301,11 +301,18 @@ pub struct Records {
 
 #[derive(Serialize, Deserialize, Debug, Clone)]
 pub struct Record {
+    /// The first one, where several are unreadable.
     pub offset: i64,
+    /// The last one of a batch that is unreadable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_offset: Option<i64>,
+    /// Why it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     pub timestamp_ms: i64,
     pub timestamp_type: String,
     pub size_bytes: usize,
-    /// `record`, or `control` for what ends a transaction.
+    /// `record`; `control` for what ends a transaction; `unreadable` for a batch, or the rest of one, that can't be decoded.
     pub kind: String,
     /// `COMMIT` or `ABORT`.
     pub marker: Option<String>,

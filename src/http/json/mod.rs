@@ -58,7 +58,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "/api/topics/{topic}", doc: "One topic: also its partitions, configs and consumer groups.", run: topics::detail },
     Endpoint {
         path: "/api/topics/{topic}/partitions/{partition}/records",
-        doc: "Records to read, the latest unless `from` says an offset: keys, values and headers as text, JSON or hexadecimal. `limit` (50; 1 to 200).",
+        doc: "Records to read, the latest unless `from` says an offset: keys, values and headers as text, JSON or hexadecimal. `limit` (50; 1 to 200). A batch that can't be read is one item of kind `unreadable`: from `offset` to `last_offset`, and why (`error`).",
         run: records::page,
     },
     Endpoint { path: "/api/broker", doc: "This broker: listeners, version, memory, data directories, health.", run: broker::detail },

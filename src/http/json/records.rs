@@ -1,4 +1,5 @@
-//! `/api/topics/{topic}/partitions/{partition}/records`: a page of a partition, for people to read.
+//! `/api/topics/{topic}/partitions/{partition}/records`: a page of a partition, for people to read. A batch that can't be decoded is shown as
+//! that, and what lies behind it is read: nobody is told less of a partition because of what one producer sent.
 
 use super::{
     super::view::{self, Header, Record},
@@ -7,11 +8,11 @@ use super::{
 };
 use crate::{
     log::{Isolation, PartitionLog},
-    record::{BatchHeader, BatchRecords, EndTxnMarker, RecordsError, TimestampType},
+    record::{BatchHeader, BatchRecords, Compression, EndTxnMarker, TimestampType},
     types::{Offset, PartitionIndex},
 };
 use axum::http::StatusCode;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, fmt::Display};
 
 const LIMIT_DEFAULT: usize = 50;
 const LIMIT_MAX: usize = 200;
@@ -22,6 +23,10 @@ const READ_BYTES_MAX: usize = 32 << 20;
 const READ_BYTES: usize = 1 << 20;
 /// What a batch may be decompressed to.
 const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
+/// What the batches of one page are decompressed to together: a few kilobytes can be made to hold that much. Enough for [`BACK_MIN`] batches.
+const PAGE_DECOMPRESSED_BYTES_MAX: usize = BACK_MIN * DECOMPRESSED_BYTES_MAX;
+/// How far back the latest records are looked for at first.
+const BACK_MIN: usize = 16;
 /// Headers of a record that are shown.
 const HEADERS_MAX: usize = 100;
 
@@ -69,6 +74,8 @@ struct Page {
     records: VecDeque<Record>,
     /// What they show.
     bytes: usize,
+    /// What their batches, and those that were passed over, were decompressed to.
+    decompressed: usize,
     next: Offset,
     /// Fewer than asked for, because they are so large.
     truncated: bool,
@@ -78,9 +85,8 @@ struct Page {
 
 /// The last records: where compaction has left few, from further back; where they are large, no further back than can be read at once.
 fn latest(log: &PartitionLog, log_start: Offset, end: Offset, limit: usize) -> Result<Page, Failed> {
-    const BACK_MIN: i64 = 16;
     const STEPS: usize = 40;
-    let mut back = BACK_MIN.min(i64::try_from(limit).unwrap_or(i64::MAX)).max(1);
+    let mut back = i64::try_from(BACK_MIN.min(limit)).unwrap_or(i64::MAX).max(1);
     let mut best: Option<Page> = None;
     for _ in 0..STEPS {
         let from = end.plus(-back).max(log_start);
@@ -101,8 +107,9 @@ fn latest(log: &PartitionLog, log_start: Offset, end: Offset, limit: usize) -> R
 
 /// Records from an offset on, up to another one.
 fn read(log: &PartitionLog, from: Offset, limit: usize, end: Offset, keep: Keep) -> Result<Page, Failed> {
-    let failed = |error: &dyn std::fmt::Display| Failed(StatusCode::INTERNAL_SERVER_ERROR, format!("can't read the partition: {error}"));
-    let mut page = Page { keep, limit, records: VecDeque::new(), bytes: 0, next: from, truncated: false, cut_short: false };
+    let failed = |error: &dyn Display| Failed(StatusCode::INTERNAL_SERVER_ERROR, format!("can't read the partition: {error}"));
+    let mut page =
+        Page { keep, limit, records: VecDeque::new(), bytes: 0, decompressed: 0, next: from, truncated: false, cut_short: false };
     let mut left = READ_BYTES_MAX;
     while page.next < end {
         let slice = log.read(page.next, READ_BYTES, true, Isolation::ReadUncommitted).map_err(|error| failed(&error))?;
@@ -116,10 +123,14 @@ fn read(log: &PartitionLog, from: Offset, limit: usize, end: Offset, keep: Keep)
             && let Some((batch, after)) = header.size().and_then(|size| rest.split_at_checked(size))
         {
             rest = after;
-            if !page.take(&header, batch, end).map_err(|error| failed(&error))? {
+            if !page.take(&header, batch, end) {
                 return Ok(page);
             }
             page.next = page.next.max(header.next_offset());
+            if page.decompressed >= PAGE_DECOMPRESSED_BYTES_MAX && page.next < end {
+                (page.cut_short, page.truncated) = (true, true);
+                return Ok(page);
+            }
         }
         page.cut_short = left == 0 && page.next < end;
         if page.next == before || left == 0 {
@@ -132,32 +143,78 @@ fn read(log: &PartitionLog, from: Offset, limit: usize, end: Offset, keep: Keep)
 
 impl Page {
     /// Takes a batch's records; false once it is full.
-    fn take(&mut self, header: &BatchHeader, batch: &[u8], end: Offset) -> Result<bool, RecordsError> {
-        let opened = BatchRecords::open(batch, DECOMPRESSED_BYTES_MAX)?;
+    fn take(&mut self, header: &BatchHeader, batch: &[u8], end: Offset) -> bool {
+        let (mut unread, last) = (header.base_offset, header.last_offset());
+        if last < self.next {
+            return true;
+        }
+        let opened = match BatchRecords::open(batch, DECOMPRESSED_BYTES_MAX) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.decompressed = self.decompressed.saturating_add(DECOMPRESSED_BYTES_MAX);
+                return self.take_unreadable(header, unread, batch.len(), end, &error);
+            }
+        };
+        if header.compression() != Some(Compression::None) {
+            self.decompressed = self.decompressed.saturating_add(opened.body().len());
+        }
         for record in opened.iter() {
-            let record = record?;
-            if record.offset < self.next {
-                continue;
-            }
-            if record.offset >= end || self.keep == Keep::First && self.records.len() >= self.limit {
-                return Ok(false);
-            }
-            let shown = view_of(header, &record);
-            let bytes = bytes_of(&shown);
-            if self.keep == Keep::First && self.bytes.saturating_add(bytes) > SHOWN_BYTES_MAX {
-                self.truncated = true;
-                return Ok(false);
-            }
-            self.bytes = self.bytes.saturating_add(bytes);
-            self.next = record.offset.plus(1);
-            self.records.push_back(shown);
-            while self.records.len() > self.limit || self.bytes > SHOWN_BYTES_MAX {
-                self.truncated |= self.bytes > SHOWN_BYTES_MAX;
-                let Some(first) = self.records.pop_front() else { break };
-                self.bytes = self.bytes.saturating_sub(bytes_of(&first));
+            let record = match record {
+                Ok(record) if (unread..=last).contains(&record.offset) => record,
+                // Followed, it would lead past other batches, or past the end, where no page gets by.
+                Ok(record) => {
+                    return self.take_unreadable(header, unread, batch.len(), end, &format!("a record has offset {}", record.offset.0));
+                }
+                Err(error) => return self.take_unreadable(header, unread, batch.len(), end, &error),
+            };
+            unread = record.offset.plus(1);
+            if record.offset >= self.next && !self.push(view_of(header, &record), unread, end) {
+                return false;
             }
         }
-        Ok(true)
+        true
+    }
+
+    /// Takes what is left of a batch, from `first` on, as one item that says why it can't be read.
+    fn take_unreadable(&mut self, header: &BatchHeader, first: Offset, size_bytes: usize, end: Offset, error: &dyn Display) -> bool {
+        let last = header.last_offset();
+        // Where the last record has bytes behind it, no offset is left.
+        let first = first.min(last);
+        let item = Record {
+            offset: first.0,
+            last_offset: Some(last.0),
+            error: Some(error.to_string()),
+            timestamp_ms: header.max_timestamp.0,
+            timestamp_type: timestamp_type(header),
+            size_bytes,
+            kind: "unreadable".to_owned(),
+            marker: None,
+            key: None,
+            value: None,
+            headers: Vec::new(),
+        };
+        self.push(item, last.plus(1), end)
+    }
+
+    /// Takes an item, after which `next` comes; false once the page is full.
+    fn push(&mut self, item: Record, next: Offset, end: Offset) -> bool {
+        if item.offset >= end.0 || self.keep == Keep::First && self.records.len() >= self.limit {
+            return false;
+        }
+        let bytes = bytes_of(&item);
+        if self.keep == Keep::First && self.bytes.saturating_add(bytes) > SHOWN_BYTES_MAX {
+            self.truncated = true;
+            return false;
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.next = next;
+        self.records.push_back(item);
+        while self.records.len() > self.limit || self.bytes > SHOWN_BYTES_MAX {
+            self.truncated |= self.bytes > SHOWN_BYTES_MAX;
+            let Some(first) = self.records.pop_front() else { break };
+            self.bytes = self.bytes.saturating_sub(bytes_of(&first));
+        }
+        true
     }
 }
 
@@ -165,7 +222,15 @@ impl Page {
 fn bytes_of(record: &Record) -> usize {
     let texts = [&record.key, &record.value].into_iter().flatten().map(|bytes| bytes.text.len());
     let headers = record.headers.iter().map(|header| header.key.len().saturating_add(header.value.as_ref().map_or(0, |v| v.text.len())));
-    texts.chain(headers).fold(0, usize::saturating_add)
+    texts.chain(headers).chain(record.error.as_ref().map(String::len)).fold(0, usize::saturating_add)
+}
+
+fn timestamp_type(header: &BatchHeader) -> String {
+    match header.timestamp_type() {
+        TimestampType::CreateTime => "CreateTime",
+        TimestampType::LogAppendTime => "LogAppendTime",
+    }
+    .to_owned()
 }
 
 fn view_of(header: &BatchHeader, record: &crate::record::Record<'_>) -> Record {
@@ -175,12 +240,10 @@ fn view_of(header: &BatchHeader, record: &crate::record::Record<'_>) -> Record {
     let headers = record.headers.take(HEADERS_MAX);
     Record {
         offset: record.offset.0,
+        last_offset: None,
+        error: None,
         timestamp_ms: record.timestamp.0,
-        timestamp_type: match header.timestamp_type() {
-            TimestampType::CreateTime => "CreateTime",
-            TimestampType::LogAppendTime => "LogAppendTime",
-        }
-        .to_owned(),
+        timestamp_type: timestamp_type(header),
         size_bytes: sizes.fold(0, usize::saturating_add),
         kind: if is_control { "control" } else { "record" }.to_owned(),
         marker: marker.map(|marker| if marker.commit { "COMMIT" } else { "ABORT" }.to_owned()),
@@ -189,3 +252,6 @@ fn view_of(header: &BatchHeader, record: &crate::record::Record<'_>) -> Record {
         headers: headers.map(|(key, value)| Header { key: String::from_utf8_lossy(key).into_owned(), value: value.map(shown) }).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;
