@@ -19,6 +19,8 @@ export function reader(context, topic, chosen) {
   let from = null;
   let format = "auto";
   let page = null;
+  /** What `page` was asked for with: `from` may be further already. */
+  let pageFrom = null;
   let failed = null;
 
   const go = (offset) => {
@@ -32,14 +34,17 @@ export function reader(context, topic, chosen) {
       // Where none is chosen: the one that has the most to show.
       if (partition === null) partition = data.partitions_list.reduce((a, b) => (b.high_watermark - b.log_start > a.high_watermark - a.log_start ? b : a), data.partitions_list[0])?.partition ?? 0;
       if (!numbers.includes(partition)) partition = numbers[0] ?? 0;
+      const [askedPartition, askedFrom] = [partition, from];
+      // An answer that somebody didn't wait for is none: another page was asked for meanwhile.
+      const isWanted = () => partition === askedPartition && from === askedFrom;
       try {
-        page = await api.records(topic, partition, from, PAGE);
-        failed = null;
+        const got = await api.records(topic, askedPartition, askedFrom, PAGE);
+        if (isWanted()) [page, pageFrom, failed] = [got, askedFrom, null];
       } catch (error) {
-        failed = error;
+        if (isWanted()) failed = error;
       }
     },
-    view: (data) => panel("Records", { note: from === null ? "the latest, newest first" : `from offset ${count(from)}, newest first`, tools: tools(data) }, failed && notice(), page && body(data)),
+    view: (data) => panel("Records", { note: pageFrom === null ? "the latest, newest first" : `from offset ${count(pageFrom)}, newest first`, tools: tools(data) }, failed && notice(), page && body(data)),
   };
 
   function tools(data) {

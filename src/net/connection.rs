@@ -206,9 +206,6 @@ impl<S: Service> Connection<S> {
                 take_turns(&mut turns).await;
                 continue;
             }
-            if !self.more {
-                self.inbound.rest();
-            }
             if written && self.more && self.may_go_on() && self.wanted.is_none() && !self.stopping {
                 match self.read()? {
                     Received::End => {
@@ -222,6 +219,7 @@ impl<S: Service> Connection<S> {
                     Received::Nothing => {}
                 }
             }
+            self.inbound.rest();
             match self.wait(idle.as_mut(), pace.as_mut(), stop).await {
                 Wake::Readable(ready) => {
                     ready?;
