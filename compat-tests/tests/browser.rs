@@ -76,6 +76,15 @@ fn the_console_shows_what_is_behind() -> Result<()> {
         commit_alone(&mut client, name, &[(TOPIC, 1, 0)])?;
     }
     commit_alone(&mut client, "reset-topic", &[(TOPIC, 1, 1_000_000_000)])?;
+    // A batch that says gzip and is none behind its first bytes, between two that can be read.
+    ensure!(create(&mut client, "garbled", 1, &[])? == 0);
+    let good = Batch::of(0, &[record(1)]);
+    let mut garbled = Batch::of(0, &[record(1), record(2)]).with(|header| header.attributes = 1);
+    garbled.records = bytes::Bytes::from_static(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 0xde, 0xad, 0xbe, 0xef]);
+    for batch in [&good, &garbled, &good] {
+        let answer = client.ask(9, &produce("garbled", 0, batch.encode()))?;
+        ensure!(answer.responses[0].partition_responses[0].error_code == 0);
+    }
     // Two transactions hold a group back: one that no coordinator knows of, and one that is only long.
     ensure!(create(&mut client, "payments", 2, &[])? == 0);
     let _payers = Member::start(driver::Client::Python, &broker.bootstrap(), "payments", "payers", Strategy::Range, None)?;

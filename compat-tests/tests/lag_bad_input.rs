@@ -126,6 +126,37 @@ fn timestamps_of_any_time_give_no_negative_time() -> Result<()> {
     check_metrics(&text)
 }
 
+/// One batch that nobody can decompress takes nothing of its partition away: it is shown as that, and pages lead past it.
+#[test]
+fn records_behind_a_batch_that_cannot_be_decoded_are_shown() -> Result<()> {
+    const GZIP: i16 = 1;
+    let (broker, mut client) = start()?;
+    ensure!(create(&mut client, "orders", 1, &[])? == 0);
+    send(&mut client, "orders", 0, 2)?;
+    let mut broken = Batch::of_values(0, &[&b"v"[..]; 3]).with(|header| header.attributes = GZIP);
+    // The first bytes are gzip's, which is all that the broker looks at before it stores a batch.
+    broken.records = bytes::Bytes::from_static(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 0xde, 0xad, 0xbe, 0xef]);
+    let answer = client.ask(9, &produce("orders", 0, broken.encode()))?;
+    ensure!(answer.responses[0].partition_responses[0].error_code == 0, "it is stored");
+    send(&mut client, "orders", 0, 2)?;
+    let whole = json(&broker, "/api/topics/orders/partitions/0/records")?;
+    let (mut from, mut paged) = (0, Vec::new());
+    while from < 7 {
+        let page = json(&broker, &format!("/api/topics/orders/partitions/0/records?from={from}&limit=1"))?;
+        ensure!(page["next"].as_i64().is_some_and(|next| next > from), "stuck at {from}: {page}");
+        from = page["next"].as_i64().context("a page has a next one")?;
+        paged.extend(page["records"].as_array().cloned().unwrap_or_default());
+    }
+    ensure!(whole["records"] == serde_json::Value::Array(paged), "{whole}");
+    let items = whole["records"].as_array().context("there are records")?;
+    let of = |item: &serde_json::Value| (item["kind"].as_str().map(str::to_owned), item["offset"].as_i64(), item["last_offset"].as_i64());
+    let wanted = [("record", 0, None), ("record", 1, None), ("unreadable", 2, Some(4)), ("record", 5, None), ("record", 6, None)];
+    let wanted = wanted.map(|(kind, offset, last)| (Some(kind.to_owned()), Some(offset), last));
+    ensure!(items.iter().map(of).eq(wanted), "{whole}");
+    ensure!(items[2]["error"].as_str().is_some_and(|why| why.contains("malformed")), "{whole}");
+    Ok(())
+}
+
 /// Quotes, newlines, markup, a kilobyte, and what a URL takes for a folder: each is found under its own name by the API, by Prometheus and
 /// on the command line.
 #[test]
@@ -134,7 +165,22 @@ fn groups_of_any_name_are_found_by_it() -> Result<()> {
     ensure!(create(&mut client, "orders", 1, &[])? == 0);
     send(&mut client, "orders", 0, 10)?;
     let long = "x".repeat(1_024);
-    let names = [".", "..", "a/b", "quo\"te", "new\nline", "back\\slash", "%2e%2e", "?name=x&y#z", "{a=\"b\"} 7", "Grüße 🚀", " ", &long];
+    let names = [
+        ".",
+        "..",
+        "a/b",
+        "quo\"te",
+        "new\nline",
+        "back\\slash",
+        "%2e%2e",
+        "?name=x&y#z",
+        "{a=\"b\"} 7",
+        "Grüße 🚀",
+        " ",
+        "a b",
+        "a+b",
+        &long,
+    ];
     for name in names {
         commit_alone(&mut client, name, &[("orders", 0, 4)])?;
     }
@@ -146,6 +192,10 @@ fn groups_of_any_name_are_found_by_it() -> Result<()> {
         ensure!(found["groups"].as_array().is_some_and(|groups| groups.iter().any(|group| group["group"] == name)), "{found}");
         let (ok, said) = lag_of(&broker, name)?;
         ensure!(ok && said.contains("orders"), "{name:?}: {said}");
+    }
+    // As forms encode it.
+    for (query, name) in [("a+b", "a b"), ("a%20b", "a b"), ("a%2Bb", "a+b"), ("+", " ")] {
+        ensure!(json(&broker, &format!("/api/group?name={query}"))?["group"] == name, "{query}");
     }
     let wanted: std::collections::BTreeSet<&str> = names.into();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);

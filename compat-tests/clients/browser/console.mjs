@@ -135,6 +135,18 @@ async function inert() {
   await page.context().close();
 }
 
+/** A batch that can't be decoded stands among the records that can. */
+async function unreadable() {
+  const page = await open({ viewport: { width: 1240, height: 860 } });
+  await visit(page, ["topics/garbled", "garbled"]);
+  await page.locator(".record .notice").waitFor();
+  const items = await page.locator(".record").allTextContents();
+  ensure(items.length === 3 && items[0].startsWith("offset 3") && items[2].startsWith("offset 0"), `records before and behind an unreadable batch are shown: ${items}`);
+  ensure(/^offset 1\s*to 2.*This batch can't be read: .*malformed/s.test(items[1]), `and it tells its offsets and why: ${items[1]}`);
+  await page.screenshot({ path: path.join(shots, "unreadable.png") });
+  await page.context().close();
+}
+
 /** Transactions that hold readers back: one of them hangs, one is long and has a name with markup. */
 async function heldBack() {
   const page = await open({ viewport: { width: 1240, height: 860 } });
@@ -240,6 +252,7 @@ try {
   await keyboard();
   await inert();
   await heldBack();
+  await unreadable();
   await folders();
   await beyond();
   await crowd();
