@@ -85,7 +85,8 @@ impl ConsumerDraft<'_> {
                 self.reconcile(id, changed, Some(&owned)).map_err(|(error, _)| error)?;
             }
             let joined = self.classic_joined(id, protocol.name.clone());
-            self.downgrade(rebalances);
+            // Kafka gives the newcomer its target at once, also what another member has not let go of.
+            self.downgrade(rebalances || !self.group.has_its_targets());
             return joined;
         }
         self.settle_one(id, changed, Some(&owned)).map_err(|(error, _)| error)?;

@@ -2,7 +2,7 @@
 //! joins, and a classic one again when the last is gone.
 
 use super::{
-    Consumer, ConsumerMember, MemberState,
+    Consumer, ConsumerMember, MemberState, Partitions,
     classic::{by_id, by_name},
     draft::{ConsumerDraft, Refusal, Surroundings},
     planted::{self, Mistake},
@@ -176,8 +176,18 @@ fn bare(said: &Said<'_>, epoch: Epoch) -> ConsumerMember {
     }
 }
 
+/// What is assigned to the member now.
+fn held(member: &ConsumerMember) -> Partitions {
+    member.assigned.iter().map(|(topic, partitions)| (*topic, partitions.keys().copied().collect())).collect()
+}
+
 impl Consumer {
-    /// A stable classic group of the same members, each with its target assignment.
+    /// Whether each member has what it is to have.
+    pub(super) fn has_its_targets(&self) -> bool {
+        self.members().all(|member| self.targets.get(&member.id).map(|target| (**target).clone()).unwrap_or_default() == held(member))
+    }
+
+    /// A stable classic group of the same members, each with what is assigned to it. Where that isn't its target, a rebalance has to follow.
     fn to_classic(&self, topics: &dyn Topics, now: Millis) -> Classic {
         let mut classic = Classic {
             state: State::Stable,
@@ -208,9 +218,9 @@ impl Consumer {
         classic.subscribed = classic.compute_subscribed();
         let protocol = classic.protocol.clone().unwrap_or_else(|| "".into());
         for member in classic.members.values_mut() {
-            let target = self.targets.get(&member.id).map(|target| by_name(target, topics)).unwrap_or_default();
+            let assigned = self.members.get(&member.id).map(|member| by_name(&held(member), topics)).unwrap_or_default();
             let version = member.metadata(&protocol).map_or(0, |metadata| subscription::version(metadata));
-            let assignment = Assignment { partitions: target, user_data: false }.write(version);
+            let assignment = Assignment { partitions: assigned, user_data: false }.write(version);
             std::sync::Arc::make_mut(member).assignment = assignment;
         }
         classic

@@ -335,7 +335,7 @@ fn run_seed(seed: u64) -> Vec<String> {
 
 #[test]
 fn groups_keep_their_promises_under_faults() {
-    for_each_seed(600, |seed| {
+    for_each_seed(2_000, |seed| {
         let trace = run_seed(seed);
         if sim::seed().is_some() {
             trace.iter().for_each(|line| eprintln!("{line}"));

@@ -20,7 +20,7 @@ const CHAOS_MS: i64 = 300_000;
 const CALM_MS: i64 = 900_000;
 /// Longer than sessions and rebalances.
 const CALM_MIN_MS: i64 = 60_000;
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 2_000;
 
 type Reads = BTreeSet<(TopicId, PartitionIndex)>;
 
