@@ -15,9 +15,7 @@ use compat_tests::{
     transactional::{self, again},
     wire::Client,
 };
-use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
-use kafka_protocol::messages::{AddPartitionsToTxnRequest, EndTxnRequest, ProducerId, TopicName, TransactionalId};
-use kafka_protocol::protocol::StrBytes;
+use kafka_protocol::messages::{EndTxnRequest, ProducerId};
 
 use crate::BROKER_CORE;
 use crate::broker::{Broker, Kind};
@@ -128,21 +126,16 @@ fn round(broker: &Broker, flow: Flow, span: Duration) -> Result<Seen> {
 }
 
 struct Producer {
-    client: Client,
+    inner: transactional::Producer,
     flow: Flow,
-    id: TransactionalId,
     partition: i32,
-    producer: (i64, i16),
     sequence: i32,
 }
 
 impl Producer {
     fn new(address: SocketAddr, flow: Flow, index: i32) -> Result<Self> {
-        let id = TransactionalId(StrBytes::from_string(format!("bench-{flow:?}-{index}")));
-        let client = Client::connect(address)?;
-        let mut this = Self { client, flow, id, partition: index % PARTITIONS, producer: (-1, -1), sequence: 0 };
-        this.producer = transactional::init(&mut this.client, &this.id, 60_000)?;
-        Ok(this)
+        let inner = transactional::Producer::init(address, &format!("bench-{flow:?}-{index}"))?;
+        Ok(Self { inner, flow, partition: index % PARTITIONS, sequence: 0 })
     }
 
     /// The transactions that are done when it is told to stop.
@@ -156,45 +149,33 @@ impl Producer {
     }
 
     fn transaction(&mut self) -> Result<()> {
-        let (id, epoch) = self.producer;
+        let (id, epoch) = self.inner.producer;
         if self.flow == Flow::Old {
-            let topic = AddPartitionsToTxnTopic::default()
-                .with_name(TopicName(StrBytes::from_static_str(TOPIC)))
-                .with_partitions(vec![self.partition]);
-            let add = AddPartitionsToTxnRequest::default()
-                .with_v3_and_below_transactional_id(self.id.clone())
-                .with_v3_and_below_producer_id(ProducerId(id))
-                .with_v3_and_below_producer_epoch(epoch)
-                .with_v3_and_below_topics(vec![topic]);
-            again(|| {
-                let answer = self.client.ask(3, &add)?;
-                let result = answer.results_by_topic_v3_and_below.first().and_then(|topic| topic.results_by_partition.first());
-                Ok((result.context("no partition is answered")?.partition_error_code, ()))
-            })?;
+            self.inner.add(TOPIC, &[self.partition])?;
         }
         let batch = Batch::of_values(1_700_000_000_000, &[&[b'x'; 100]])
             .from_producer(id, epoch, self.sequence)
             .with(|header| header.attributes |= 1 << 4);
-        let produce = steady::produce(TOPIC, self.partition, batch.encode()).with_transactional_id(Some(self.id.clone()));
+        let produce = steady::produce(TOPIC, self.partition, batch.encode()).with_transactional_id(Some(self.inner.id.clone()));
         let version = if self.flow == Flow::Old { 9 } else { 12 };
         again(|| {
-            let answer = self.client.ask(version, &produce)?;
+            let answer = self.inner.client.ask(version, &produce)?;
             let partition = answer.responses.first().and_then(|topic| topic.partition_responses.first());
             Ok((partition.context("no partition is answered")?.error_code, ()))
         })?;
         self.sequence += 1;
         let end = EndTxnRequest::default()
-            .with_transactional_id(self.id.clone())
+            .with_transactional_id(self.inner.id.clone())
             .with_producer_id(ProducerId(id))
             .with_producer_epoch(epoch)
             .with_committed(true);
         let version = if self.flow == Flow::Old { 3 } else { 5 };
         let next = again(|| {
-            let answer = self.client.ask(version, &end)?;
+            let answer = self.inner.client.ask(version, &end)?;
             Ok((answer.error_code, (answer.producer_id.0, answer.producer_epoch)))
         })?;
         if self.flow == Flow::New {
-            self.producer = next;
+            self.inner.producer = next;
             self.sequence = 0;
         }
         Ok(())

@@ -42,7 +42,7 @@ pub fn again<R>(mut ask: impl FnMut() -> Result<(i16, R)>) -> Result<R> {
 ///
 /// # Errors
 /// As [`again`].
-pub fn init(client: &mut Client, id: &TransactionalId, timeout_ms: i32) -> Result<(i64, i16)> {
+fn init(client: &mut Client, id: &TransactionalId, timeout_ms: i32) -> Result<(i64, i16)> {
     let find = FindCoordinatorRequest::default().with_key(id.0.clone()).with_key_type(1);
     again(|| Ok((client.ask(2, &find)?.error_code, ())))?;
     let init = InitProducerIdRequest::default()

@@ -9,7 +9,7 @@ use super::{
         Importance::{High, Low, Medium},
         Key,
         Kind::{Boolean, Int, List, Long, String},
-        Valid::{Any, AtLeast, Between, BetweenOrMinusOne, OneOf},
+        Valid::{self, Any, AtLeast, Between, BetweenOrMinusOne, OneOf},
         markdown_table,
     },
     log_keys, transaction_keys,
@@ -27,6 +27,9 @@ pub(super) const NEVER: Option<&str> = Some("9223372036854775807");
 const INT_MAX: Option<&str> = Some("2147483647");
 /// No bound but what Kafka can hold in memory.
 pub(super) const DECOMPRESSED_MAX: Option<&str> = Some("2147483639");
+pub(super) const DECOMPRESSED_VALID: Valid = Between(1, 2_147_483_639);
+pub(super) const DECOMPRESSED_NOTE: &str =
+    "A record of a compressed batch that is larger than this is refused. Batches are decompressed to see that where it is set.";
 
 /// Every key that the broker reads, in README's order.
 pub static KEYS: LazyLock<Vec<Key>> =
@@ -197,15 +200,7 @@ const BROKER_KEYS: &[Key] = &[
     .dynamic(),
     Key::new("message.max.bytes", Int, Some("1048588"), AtLeast(0), High, "The largest record batch that a topic takes, as it is stored.")
         .dynamic(),
-    Key::new(
-        "max.decompressed.message.bytes",
-        Int,
-        DECOMPRESSED_MAX,
-        Between(1, 2_147_483_639),
-        Medium,
-        "A record of a compressed batch that is larger than this is refused. Batches are decompressed to see that where it is set.",
-    )
-    .dynamic(),
+    Key::new("max.decompressed.message.bytes", Int, DECOMPRESSED_MAX, DECOMPRESSED_VALID, Medium, DECOMPRESSED_NOTE).dynamic(),
     Key::new(
         "compression.type",
         String,

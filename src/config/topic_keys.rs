@@ -12,7 +12,7 @@ use super::{
         Valid::{Any, AtLeast, Between, BetweenOrMinusOne, OneOf, Replicas},
         Value, markdown_table,
     },
-    keys::{CLEANUP_POLICIES, COMPRESSION_TYPES, DECOMPRESSED_MAX, NEVER, TIMESTAMP_TYPES},
+    keys::{CLEANUP_POLICIES, COMPRESSION_TYPES, DECOMPRESSED_MAX, DECOMPRESSED_NOTE, DECOMPRESSED_VALID, NEVER, TIMESTAMP_TYPES},
 };
 use crate::record::{Compression, TimestampType};
 use std::collections::BTreeMap;
@@ -206,14 +206,7 @@ pub static TOPIC_KEYS: &[TopicKey] = &[
         from!("log.cleaner.max.compaction.lag.ms"),
     ),
     same(
-        Key::new(
-            "max.decompressed.message.bytes",
-            Int,
-            DECOMPRESSED_MAX,
-            Between(1, 2_147_483_639),
-            Medium,
-            "A record of a compressed batch that is larger than this is refused. Batches are decompressed to see that where it is set.",
-        ),
+        Key::new("max.decompressed.message.bytes", Int, DECOMPRESSED_MAX, DECOMPRESSED_VALID, Medium, DECOMPRESSED_NOTE),
         from!("max.decompressed.message.bytes"),
     ),
     same(

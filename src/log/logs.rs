@@ -324,11 +324,13 @@ impl Logs {
     /// `file.delete.delay.ms`. How many partitions there were.
     pub fn delete_topic(&self, topic: TopicId, now: Millis) -> Result<usize, LogError> {
         let gone: Vec<Held> = {
+            // One that could not be made may be tried again just now: it must not come after this.
+            let _none_is_made = self.creating.lock();
+            self.unmade.lock().retain(|spec| spec.topic_id != topic);
             let mut partitions = self.partitions.write();
             let keys: Vec<_> = partitions.keys().filter(|(id, _)| *id == topic).copied().collect();
             keys.iter().filter_map(|key| partitions.swap_remove(key)).collect()
         };
-        self.unmade.lock().retain(|spec| spec.topic_id != topic);
         self.cancel_moves_of(topic);
         gone.iter().for_each(|held| held.log.mark_deleted());
         gone.iter().filter_map(|held| self.dirs.get(held.dir)).for_each(|dir| {
