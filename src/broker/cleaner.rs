@@ -112,6 +112,10 @@ impl Cleaner {
         self.compactor.configure(settings(config));
         self.backoff_ms.store(config.backoff_ms, Ordering::Relaxed);
         let mut threads = self.threads.lock();
+        if self.stop.state.lock().is_set {
+            // Nobody would wait for a thread that begins now.
+            return Ok(());
+        }
         let wanted = if config.enable { config.threads } else { 0 };
         self.wanted.store(wanted, Ordering::Release);
         for i in (0..wanted).filter(|i| !threads.contains_key(i)).collect::<Vec<_>>() {

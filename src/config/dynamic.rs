@@ -16,10 +16,6 @@ use std::collections::BTreeMap;
 /// Configs as they were given, by key.
 pub type Overrides = BTreeMap<String, String>;
 
-/// Kafka changes these while a broker runs; here they are read at the start.
-const NOT_WHILE_RUNNING: &[&str] =
-    &["max.connections", "max.connections.per.ip", "num.recovery.threads.per.data.dir", "producer.id.expiration.ms"];
-
 /// What was set on brokers while they ran.
 #[derive(Clone, Copy, Default)]
 pub struct Layers<'a> {
@@ -54,7 +50,7 @@ pub enum InvalidDynamic {
 
 /// The key of this name, if it can change while a broker runs.
 pub fn find(name: &str) -> Option<&'static Key> {
-    keys::find(name).filter(|key| key.dynamic && !NOT_WHILE_RUNNING.contains(&key.name))
+    keys::find(name).filter(|key| key.dynamic)
 }
 
 /// Puts layers over values: a key that is set takes the place of all of its names.

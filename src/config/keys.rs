@@ -130,9 +130,8 @@ const BROKER_KEYS: &[Key] = &[
         "kafka-lag-exporter: the metrics of seglo/kafka-lag-exporter are there too, for dashboards that ask for its names.",
     ),
     // Connections and requests.
-    Key::new("max.connections", Int, INT_MAX, AtLeast(0), Medium, "How many client connections the broker holds at once.").dynamic(),
-    Key::new("max.connections.per.ip", Int, INT_MAX, AtLeast(0), Medium, "How many client connections one address may hold at once.")
-        .dynamic(),
+    Key::new("max.connections", Int, INT_MAX, AtLeast(0), Medium, "How many client connections the broker holds at once."),
+    Key::new("max.connections.per.ip", Int, INT_MAX, AtLeast(0), Medium, "How many client connections one address may hold at once."),
     Key::new(
         "connections.max.idle.ms",
         Long,

@@ -52,8 +52,7 @@ pub const KEYS: &[Key] = &[
         AtLeast(1),
         Low,
         "How long a partition remembers an idempotent producer that is silent.",
-    )
-    .dynamic(),
+    ),
     Key::new(
         "add.partitions.to.txn.retry.backoff.ms",
         Int,

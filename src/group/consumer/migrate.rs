@@ -2,9 +2,9 @@
 //! joins, and a classic one again when the last is gone.
 
 use super::{
-    Consumer, ConsumerMember, MemberState, Partitions,
+    Consumer, ConsumerMember, MemberState,
     classic::{by_id, by_name},
-    draft::{ConsumerDraft, Refusal, Surroundings},
+    draft::{ConsumerDraft, Refusal, Surroundings, partitions_of},
     planted::{self, Mistake},
 };
 use crate::{
@@ -176,15 +176,13 @@ fn bare(said: &Said<'_>, epoch: Epoch) -> ConsumerMember {
     }
 }
 
-/// What is assigned to the member now.
-fn held(member: &ConsumerMember) -> Partitions {
-    member.assigned.iter().map(|(topic, partitions)| (*topic, partitions.keys().copied().collect())).collect()
-}
-
 impl Consumer {
     /// Whether each member has what it is to have.
     pub(super) fn has_its_targets(&self) -> bool {
-        self.members().all(|member| self.targets.get(&member.id).map(|target| (**target).clone()).unwrap_or_default() == held(member))
+        self.members().all(|member| {
+            let assigned = partitions_of(&member.assigned);
+            self.targets.get(&member.id).map_or(assigned.is_empty(), |target| **target == assigned)
+        })
     }
 
     /// A stable classic group of the same members, each with what is assigned to it. Where that isn't its target, a rebalance has to follow.
@@ -218,7 +216,7 @@ impl Consumer {
         classic.subscribed = classic.compute_subscribed();
         let protocol = classic.protocol.clone().unwrap_or_else(|| "".into());
         for member in classic.members.values_mut() {
-            let assigned = self.members.get(&member.id).map(|member| by_name(&held(member), topics)).unwrap_or_default();
+            let assigned = self.members.get(&member.id).map(|member| by_name(&partitions_of(&member.assigned), topics)).unwrap_or_default();
             let version = member.metadata(&protocol).map_or(0, |metadata| subscription::version(metadata));
             let assignment = Assignment { partitions: assigned, user_data: false }.write(version);
             std::sync::Arc::make_mut(member).assignment = assignment;
