@@ -60,6 +60,8 @@ pub(in crate::group) struct ConsumerDraft<'a> {
     pub(super) replies: Vec<(Ticket, Reply)>,
     pub(super) notes: Vec<Note>,
     pub(super) cause: Option<Cause>,
+    /// The group was a classic one until now.
+    pub(super) upgraded: bool,
     /// The group is a classic one from now on.
     pub(super) downgraded: Option<Box<Classic>>,
 }
@@ -68,7 +70,7 @@ impl<'a> ConsumerDraft<'a> {
     pub fn of(around: Surroundings<'a>, id: GroupId, group: Consumer) -> Self {
         let was = group.clone();
         let (records, replies, notes) = (Vec::new(), Vec::new(), Vec::new());
-        Self { around, id, was, group, records, replies, notes, cause: None, downgraded: None }
+        Self { around, id, was, group, records, replies, notes, cause: None, upgraded: false, downgraded: None }
     }
 
     pub fn finish<R>(mut self, reply: R) -> Decision<R> {

@@ -298,7 +298,9 @@ impl<'a> ConsumerDraft<'a> {
         let known = old.as_ref().map_or_else(|| ConsumerMember::new(id.clone()).metadata, |member| member.metadata.clone());
         let new = heartbeat.update(&known);
         self.check_metadata(id, &new)?;
-        let changed = self.subscribe(id, &known, new, old.is_none());
+        // With whoever makes it a consumer group an assignment begins, also where that is a static member that stood in the classic one, and
+        // has nothing from there (Kafka bumps the epoch since the classic group had no hash of its topics).
+        let changed = self.subscribe(id, &known, new, old.is_none() || self.upgraded);
         self.settle_one(id, changed, heartbeat.owned.as_ref())?;
         self.keep_alive(id);
         self.timers(id).holds = heartbeat.hold_ms > 0;

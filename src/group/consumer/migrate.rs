@@ -69,6 +69,7 @@ impl<'a> ConsumerDraft<'a> {
             draft.keep_alive(&member.id);
         }
         draft.was = draft.group.clone();
+        draft.upgraded = true;
         Ok(draft)
     }
 

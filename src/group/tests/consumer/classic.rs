@@ -271,6 +271,16 @@ fn a_static_member_changes_protocol_with_its_partitions() {
     let from = Identity { instance_id: Some("i".into()), ..kip.identity(&c) };
     let ticket = kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments: BTreeMap::new(), ticket: Ticket(0) });
     assert_eq!(assigned(&kip.synced(ticket).assignment), [0, 1, 2, 3]);
-    assert_eq!(kip.ok(static_joining("n2", "i")), (2, Some(vec![0, 1, 2, 3])), "and back");
+    assert_eq!(kip.ok(static_joining("n2", "i")), (3, Some(vec![0, 1, 2, 3])), "and back");
+    kip.check_replay();
+}
+
+/// Seed 3291: the classic group had not assigned anything yet, and nothing else would have made the group assign.
+#[test]
+fn a_static_member_that_changes_protocol_before_the_group_has_assigned_gets_its_partitions() {
+    let mut kip = Kip::new(4);
+    let c = kip.join_now(Join { instance_id: Some("i".into()), ..classic_join("c", []) });
+    assert_eq!((c.error, kip.state()), (ErrorCode::None, State::CompletingRebalance));
+    assert_eq!(kip.ok(static_joining("n", "i")), (2, Some(vec![0, 1, 2, 3])));
     kip.check_replay();
 }
