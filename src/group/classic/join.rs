@@ -1,12 +1,12 @@
 //! JoinGroup: who comes, who comes back, and who may not (`GroupMetadataManager.classicGroupJoin`).
 
-use super::{Cause, Joined, Member, Note, State, Who, command::Join, draft::Draft};
+use super::{Cause, Joined, Member, Note, Protocol, State, Who, command::Join, draft::Draft};
 use crate::{
-    group::InstanceId,
+    group::{InstanceId, subscription},
     types::{ErrorCode, Millis},
 };
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// A new member whose JoinGroup waits sends no heartbeats. If it is gone, this is when we take note; a live one tries again.
 const NEW_MEMBER_JOIN_TIMEOUT_MS: i64 = 5 * 60 * 1000;
@@ -128,11 +128,14 @@ impl Draft<'_> {
     }
 
     /// A static member came back without its id: it takes the place of its former self, which is fenced (KIP-345). If nothing else has
-    /// changed there is no rebalance.
+    /// changed there is no rebalance. It has if it subscribes to other topics: Kafka goes by the protocol alone, and what the member is new to
+    /// is read by nobody until something else makes the group rebalance.
     fn replace_static(&mut self, join: &Join, instance_id: &InstanceId, old_id: &Arc<str>) {
         let new_id = &join.fresh_id;
         let Some(old) = self.group.members.get(old_id).cloned() else { return };
         let led = self.group.is_leader(old_id);
+        let same_topics =
+            self.group.protocol.as_ref().is_none_or(|protocol| subscribe_to_the_same(&old.protocols, &join.protocols, protocol));
         self.complete_join(old_id, Joined::error(ErrorCode::FencedInstanceId, old_id.clone()));
         self.complete_sync(old_id, super::Synced::error(ErrorCode::FencedInstanceId));
         if old.session_deadline().is_some_and(|ends| ends > self.now.steady) && old.client_host != join.client_host {
@@ -155,7 +158,13 @@ impl Draft<'_> {
         self.keep_alive(new_id);
         self.take_over(new_id, join);
         match self.group.state {
-            State::Stable if self.group.select_protocol() == self.group.protocol => self.resume_static(join, new_id, old_id, led),
+            State::Stable if self.group.select_protocol() == self.group.protocol && same_topics => {
+                self.resume_static(join, new_id, old_id, led);
+            }
+            State::Stable if !same_topics => {
+                let who = self.who(new_id);
+                self.prepare(Cause::MetadataChanged { who, reason: join.reason.clone() });
+            }
             State::Stable | State::CompletingRebalance => {
                 let who = self.who(new_id);
                 self.prepare(Cause::StaticMemberReplaced { who });
@@ -195,5 +204,18 @@ impl Draft<'_> {
         }
         self.complete_join(new_id, joined);
         self.store();
+    }
+}
+
+/// Whether two of a member's lists of protocols name the same topics under `protocol`. Metadata of which one can't be read as a subscription
+/// says nothing about topics.
+fn subscribe_to_the_same(old: &[Protocol], new: &[Protocol], protocol: &str) -> bool {
+    let topics = |all: &[Protocol]| {
+        let metadata = &all.iter().find(|one| &*one.name == protocol)?.metadata;
+        subscription::topics(metadata).map(BTreeSet::from_iter)
+    };
+    match (topics(old), topics(new)) {
+        (Some(old), Some(new)) => old == new,
+        _ => true,
     }
 }

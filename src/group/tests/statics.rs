@@ -5,6 +5,7 @@ use crate::{
     group::{classic::*, *},
     types::*,
 };
+use bytes::Bytes;
 
 #[test]
 fn a_static_member_comes_back_without_a_rebalance() {
@@ -83,6 +84,45 @@ fn one_that_changes_the_choice_of_protocol_causes_a_rebalance() {
     let again = Join { member_id: members[0].member_id.clone(), protocols: both, ..static_join("one") };
     ctx.join_now(again);
     assert_eq!((ctx.joined(back).protocol.as_deref(), ctx.joined(back).generation), (Some("sticky"), Generation(2)));
+}
+
+/// Seed 5195 of both protocols' simulation: what a leader was new to was read by nobody, since it is told not to assign.
+#[test]
+fn one_that_subscribes_to_other_topics_causes_a_rebalance() {
+    let subscribed = |instance: &str, topics: &[&str]| {
+        let range = Protocol { name: "range".into(), metadata: subscription(topics) };
+        Join { protocols: [range].into(), ..static_join(instance) }
+    };
+    let mut ctx = Ctx::undelayed();
+    let joined = ctx.stable(&[subscribed("one", &["t"]), subscribed("two", &["t", "u"])]);
+    // The same topics in another order are the same.
+    let back = ctx.join_now(subscribed("two", &["u", "t"]));
+    assert_eq!((back.generation, ctx.state()), (Generation(1), State::Stable));
+    let leader = ctx.send_join(subscribed("one", &["t", "v"]));
+    assert_eq!((ctx.heartbeat(&back), ctx.waits(leader)), (ErrorCode::RebalanceInProgress, true));
+    assert_ne!(joined[0].member_id, *ctx.classic().leader().unwrap());
+    let two = ctx.join_now(Join { member_id: back.member_id, ..subscribed("two", &["t", "u"]) });
+    let one = ctx.joined(leader);
+    assert_eq!((one.generation, two.generation, one.skip_assignment, &one.leader), (Generation(2), Generation(2), false, &one.member_id));
+    // Fewer are others, too; and so after a restart, when only what the group chose is known.
+    ctx.sync_all(&[leader]);
+    ctx.restart();
+    let fewer = ctx.send_join(subscribed("one", &["v"]));
+    assert_eq!((ctx.state(), ctx.waits(fewer)), (State::PreparingRebalance, true));
+}
+
+/// What isn't a subscription is compared as Kafka does: not at all.
+#[test]
+fn one_whose_metadata_is_no_subscription_comes_back_without_a_rebalance() {
+    let with = |metadata: &'static [u8]| {
+        let range = Protocol { name: "range".into(), metadata: Bytes::from_static(metadata) };
+        Join { protocols: [range].into(), ..static_join("one") }
+    };
+    let mut ctx = Ctx::undelayed();
+    ctx.stable(&[with(b"a worker's url")]);
+    for other in [&b"another's"[..], b"", b"\0\0\0\0\0\0\xff\xff\xff\xff"] {
+        assert_eq!((ctx.join_now(with(other)).generation, ctx.state()), (Generation(1), State::Stable));
+    }
 }
 
 #[test]
