@@ -6,6 +6,7 @@
 pub mod add_offsets_to_txn;
 pub mod add_partitions_to_txn;
 pub mod alter_configs;
+pub mod alter_partition_reassignments;
 pub mod alter_replica_log_dirs;
 pub mod api_versions;
 pub mod consumer_group_describe;
@@ -25,6 +26,7 @@ pub mod describe_log_dirs;
 pub mod describe_producers;
 pub mod describe_topic_partitions;
 pub mod describe_transactions;
+pub mod elect_leaders;
 pub mod end_txn;
 pub mod fetch;
 pub mod fetch_session;
@@ -37,6 +39,7 @@ pub mod leave_group;
 pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
+pub mod list_partition_reassignments;
 pub mod list_transactions;
 pub mod metadata;
 pub mod offset_commit;
@@ -139,7 +142,10 @@ pub static APIS: &[&Api] = &[
     &describe_log_dirs::API,
     &create_partitions::API,
     &delete_groups::API,
+    &elect_leaders::API,
     &incremental_alter_configs::API,
+    &alter_partition_reassignments::API,
+    &list_partition_reassignments::API,
     &offset_delete::API,
     &update_features::API,
     &describe_cluster::API,

@@ -222,6 +222,42 @@ fn create_partitions() {
 }
 
 #[test]
+fn alter_partition_reassignments() {
+    use messages::alter_partition_reassignments_request::{ReassignablePartition, ReassignableTopic};
+    shape_holds(&alter_partition_reassignments::API, |v| {
+        let partitions = [None, Some(vec![BrokerId(1), BrokerId(2)])]
+            .map(|replicas| ReassignablePartition::default().with_partition_index(3).with_replicas(replicas));
+        let topics = ["a", "bc"].map(|name| ReassignableTopic::default().with_name(topic(name)).with_partitions(partitions.to_vec()));
+        let request = messages::AlterPartitionReassignmentsRequest::default().with_timeout_ms(9).with_topics(topics.into());
+        request.with_allow_replication_factor_change(v < 1)
+    });
+}
+
+#[test]
+fn list_partition_reassignments() {
+    use messages::list_partition_reassignments_request::ListPartitionReassignmentsTopics;
+    let topics =
+        ["a", "bc"].map(|name| ListPartitionReassignmentsTopics::default().with_name(topic(name)).with_partition_indexes(vec![0, 3]));
+    for topics in [None, Some(topics.to_vec())] {
+        shape_holds(&list_partition_reassignments::API, |_| {
+            messages::ListPartitionReassignmentsRequest::default().with_timeout_ms(9).with_topics(topics.clone())
+        });
+    }
+}
+
+#[test]
+fn elect_leaders() {
+    use messages::elect_leaders_request::TopicPartitions;
+    let topics = ["a", "bc"].map(|name| TopicPartitions::default().with_topic(topic(name)).with_partitions(vec![0, 3]));
+    for topics in [None, Some(topics.to_vec())] {
+        shape_holds(&elect_leaders::API, |v| {
+            let request = messages::ElectLeadersRequest::default().with_topic_partitions(topics.clone()).with_timeout_ms(9);
+            request.with_election_type(i8::from(v >= 1))
+        });
+    }
+}
+
+#[test]
 fn update_features() {
     use messages::update_features_request::FeatureUpdateKey;
     shape_holds(&update_features::API, |v| {

@@ -249,7 +249,7 @@ impl Image {
     }
 
     /// `validateManualPartitionAssignment`.
-    fn check_assignment(&self, replicas: &[BrokerId], replication_factor: Option<usize>) -> Result<(), AdminError> {
+    pub(super) fn check_assignment(&self, replicas: &[BrokerId], replication_factor: Option<usize>) -> Result<(), AdminError> {
         let refuse = |why: String| Err(AdminError::Assignment(why));
         if replicas.is_empty() {
             return refuse("The manual partition assignment includes an empty replica list.".to_owned());

@@ -17,6 +17,7 @@ mod group_configs;
 pub mod image;
 pub mod journal;
 pub mod meta;
+mod reassign;
 pub mod record;
 mod shell;
 
@@ -27,6 +28,7 @@ pub use broker_configs::BrokerChange;
 pub use features::{FEATURES, Feature, FeatureUpdate, GROUP_VERSION, InvalidUpdate, Levels, TRANSACTION_VERSION, UpgradeType};
 pub use group_configs::GroupChange;
 pub use image::{Broker, Image, PartitionState, Topic};
+pub use reassign::{ElectError, Election, ReassignError, Reassignment};
 pub use record::Record;
 pub use shell::{Change, Cluster, ClusterError, Publisher, UpdateFeaturesError};
 

@@ -23,6 +23,7 @@ mod offsets;
 mod partitions;
 mod produce;
 mod producers;
+mod reassign;
 mod records;
 mod requests;
 mod sessions;

@@ -2,13 +2,14 @@
 
 use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
 use kafka_protocol::messages::{
-    AlterConfigsResponse, AlterReplicaLogDirsResponse, ApiKey, ApiVersionsResponse, ConsumerGroupDescribeResponse,
-    ConsumerGroupHeartbeatResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteRecordsResponse,
-    DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, DescribeLogDirsResponse,
-    DescribeTopicPartitionsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse,
-    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListConfigResourcesResponse, ListGroupsResponse, ListOffsetsResponse,
-    MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse,
-    ProducerId, SyncGroupResponse,
+    AlterConfigsResponse, AlterPartitionReassignmentsResponse, AlterReplicaLogDirsResponse, ApiKey, ApiVersionsResponse,
+    ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse,
+    DeleteRecordsResponse, DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse,
+    DescribeLogDirsResponse, DescribeTopicPartitionsResponse, ElectLeadersResponse, FetchResponse, FindCoordinatorResponse,
+    HeartbeatResponse, IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse,
+    ListConfigResourcesResponse, ListGroupsResponse, ListOffsetsResponse, ListPartitionReassignmentsResponse, MetadataResponse,
+    OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse, ProducerId,
+    SyncGroupResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
@@ -85,6 +86,11 @@ const OURS: &[(ApiKey, i16)] = &[
     (ApiKey::CreatePartitions, 3),
     (ApiKey::DeleteRecords, 2),
     (ApiKey::AlterConfigs, 2),
+    (ApiKey::AlterReplicaLogDirs, 2),
+    (ApiKey::ElectLeaders, 2),
+    (ApiKey::AlterPartitionReassignments, 1),
+    (ApiKey::ListPartitionReassignments, 0),
+    (ApiKey::UpdateFeatures, 2),
     (ApiKey::IncrementalAlterConfigs, 1),
     (ApiKey::DescribeLogDirs, 4),
     (ApiKey::DescribeCluster, 2),
@@ -386,6 +392,27 @@ impl Masked for AlterReplicaLogDirsResponse {
         // Kafka's order is that of hash tables.
         self.results.iter_mut().for_each(|topic| topic.partitions.sort_by_key(|partition| partition.partition_index));
         self.results.sort_by(|a, b| a.topic_name.cmp(&b.topic_name));
+    }
+}
+
+impl Masked for AlterPartitionReassignmentsResponse {
+    fn mask(&mut self) {
+        self.responses.iter_mut().for_each(|topic| topic.partitions.iter_mut().for_each(|one| mask_message(&mut one.error_message)));
+    }
+}
+
+impl Masked for ListPartitionReassignmentsResponse {
+    fn mask(&mut self) {}
+}
+
+impl Masked for ElectLeadersResponse {
+    fn mask(&mut self) {
+        for topic in &mut self.replica_election_results {
+            topic.partition_result.iter_mut().for_each(|one| mask_message(&mut one.error_message));
+            // Kafka's orders are those of hash tables, where all are asked for; what stands twice stays together.
+            topic.partition_result.sort_by_key(|one| (one.partition_id, one.error_code));
+        }
+        self.replica_election_results.sort_by(|a, b| (&a.topic, a.partition_result.len()).cmp(&(&b.topic, b.partition_result.len())));
     }
 }
 
