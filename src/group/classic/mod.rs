@@ -419,7 +419,7 @@ impl Classic {
     }
 
     /// The generation as it is, to a member of it.
-    pub(super) fn joined(&self, member_id: &MemberId) -> Joined {
+    pub(in crate::group) fn joined(&self, member_id: &MemberId) -> Joined {
         let leads = self.is_leader(member_id);
         Joined {
             error: ErrorCode::None,

@@ -4,6 +4,7 @@
 use super::{
     Consumer, ConsumerMember, MemberState, Partitions,
     draft::{ConsumerDraft, Refusal, Surroundings, partitions_of},
+    migrate::Downgraded,
 };
 use crate::{
     group::{
@@ -84,10 +85,16 @@ impl ConsumerDraft<'_> {
             if !rebalances {
                 self.reconcile(id, changed, Some(&owned)).map_err(|(error, _)| error)?;
             }
-            let joined = self.classic_joined(id, protocol.name.clone());
             // Kafka gives the newcomer its target at once, also what another member has not let go of.
-            self.downgrade(rebalances || !self.group.has_its_targets());
-            return joined;
+            return if rebalances || !self.group.has_its_targets() || !join.supports_skipping_assignment {
+                let joined = self.classic_joined(id, protocol.name.clone());
+                self.downgrade(Downgraded::Rebalances);
+                joined
+            } else {
+                self.downgrade(Downgraded::Led(id));
+                let joined = self.downgraded.as_ref().map(|group| group.joined(id)).ok_or(ErrorCode::UnknownServerError)?;
+                Ok(Joined { skip_assignment: true, ..joined })
+            };
         }
         self.settle_one(id, changed, Some(&owned)).map_err(|(error, _)| error)?;
         self.keep_alive(id);

@@ -3,6 +3,7 @@
 use super::{
     ConsumerMember, Heartbeat, Heartbeaten,
     draft::{ConsumerDraft, Refusal},
+    migrate::Downgraded,
 };
 use crate::{
     group::{ConsumerRecord, Epoch, MemberId, TargetMetadata, classic::Cause},
@@ -54,7 +55,7 @@ impl ConsumerDraft<'_> {
         if self.may_downgrade_without(ids) {
             self.cause.get_or_insert(cause);
             ids.iter().for_each(|id| self.remove(id, ErrorCode::UnknownMemberId));
-            return self.downgrade(true);
+            return self.downgrade(Downgraded::Rebalances);
         }
         ids.iter().for_each(|id| self.remove(id, ErrorCode::UnknownMemberId));
         self.settle_regexes();

@@ -26,6 +26,14 @@ fn refused(group: &GroupId, why: &str) -> Refusal {
     (ErrorCode::GroupIdNotFound, format!("Cannot upgrade classic group {group} to consumer group because {why}."))
 }
 
+/// How a group goes on that has become a classic one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Downgraded<'a> {
+    Rebalances,
+    /// Everybody has what it shall have, and this one is told that it leads.
+    Led(&'a MemberId),
+}
+
 impl<'a> ConsumerDraft<'a> {
     /// The consumer group that a classic group with members becomes (`convertToConsumerGroup`). Whoever waits is told to join again.
     pub(super) fn upgrade(around: Surroundings<'a>, id: &GroupId, classic: &Classic) -> Result<Self, Refusal> {
@@ -92,14 +100,19 @@ impl<'a> ConsumerDraft<'a> {
         settings.group_consumer_migration_policy.downgrades() && members <= settings.group_max_size
     }
 
-    /// The group is a classic one from now on, with the members that it has (`convertToClassicGroup`).
-    pub(super) fn downgrade(&mut self, rebalances: bool) {
-        let classic = self.group.to_classic(self.around.topics, self.around.now.wall);
+    /// The group is a classic one from now on, with the members that it has (`convertToClassicGroup`). Unless it rebalances, one of them has to
+    /// be told that it leads: the leader is who sees that there is more to assign. Where nobody knows that, as in Kafka, partitions that are
+    /// added later are read by nobody.
+    pub(super) fn downgrade(&mut self, after: Downgraded<'_>) {
+        let mut classic = self.group.to_classic(self.around.topics, self.around.now.wall);
+        if let Downgraded::Led(leader) = after {
+            classic.leader = Some(leader.clone());
+        }
         self.records.extend(self.group.tombstones(&self.id));
         let mut draft = Draft::of(self.around.settings, self.around.now, self.id.clone(), Some(&classic));
         draft.store();
         draft.loaded();
-        if rebalances && draft.group.state == State::Stable {
+        if after == Downgraded::Rebalances && draft.group.state == State::Stable {
             draft.prepare(Cause::Downgraded);
         }
         draft.tell_moved();

@@ -268,10 +268,26 @@ fn a_static_member_changes_protocol_with_its_partitions() {
     assert_eq!((c.error, c.generation), (ErrorCode::None, Generation(2)));
     // It was the only one: the group is a classic one again, and there was no rebalance.
     assert_eq!(kip.state(), State::Stable);
+    // It leads, and knows: a partition that is added makes it join again (seed 8733).
+    assert_eq!((&c.leader, c.skip_assignment, c.members.len()), (&c.member_id, true, 1));
+    assert_eq!(kip.classic().leader(), Some(&c.member_id));
     let from = Identity { instance_id: Some("i".into()), ..kip.identity(&c) };
     let ticket = kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments: BTreeMap::new(), ticket: Ticket(0) });
     assert_eq!(assigned(&kip.synced(ticket).assignment), [0, 1, 2, 3]);
     assert_eq!(kip.ok(static_joining("n2", "i")), (3, Some(vec![0, 1, 2, 3])), "and back");
+    kip.check_replay();
+}
+
+/// A client that can't be told to lead without assigning takes part in a rebalance, so that somebody leads.
+#[test]
+fn a_static_member_of_old_changes_protocol_with_a_rebalance() {
+    let mut kip = Kip::new(4);
+    kip.ok(static_joining("n", "i"));
+    let join = Join { instance_id: Some("i".into()), supports_skipping_assignment: false, ..classic_join("c", []) };
+    let c = kip.join_now(join.clone());
+    assert_eq!((c.error, kip.state()), (ErrorCode::None, State::PreparingRebalance));
+    let again = kip.join_now(Join { member_id: c.member_id.clone(), ..join });
+    assert_eq!((again.error, &again.leader), (ErrorCode::None, &c.member_id));
     kip.check_replay();
 }
 
