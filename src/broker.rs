@@ -213,6 +213,7 @@ fn coordinator_settings(config: &ServerConfig) -> CoordinatorSettings {
             group_min_session_timeout_ms: config.group_min_session_timeout_ms,
             group_max_session_timeout_ms: config.group_max_session_timeout_ms,
             group_initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
+            group_classic_heartbeat_hold_max_ms: config.group_classic_heartbeat_hold_max_ms,
             group_max_size: config.group_max_size,
             offset_metadata_max_bytes: config.offset_metadata_max_bytes,
             offsets_retention_ms: config.offsets_retention_minutes.saturating_mul(60_000),

@@ -13,7 +13,7 @@ use kafka_protocol::messages::consumer_group_heartbeat_response::TopicPartitions
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatRequest, JoinGroupRequest, SyncGroupRequest,
+    ApiVersionsRequest, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatRequest, JoinGroupRequest, SyncGroupRequest,
 };
 use kafka_protocol::protocol::{Decodable, StrBytes};
 
@@ -26,6 +26,8 @@ const MEMBERS: usize = 10;
 const SHARE: usize = PARTITIONS as usize / MEMBERS;
 const EVERY: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(15);
+/// Rounds after which classic members' heartbeats may be held.
+const LEARNED: u32 = 2;
 /// Members are told of a shorter interval for so long after their group has changed; see `group::consumer::pace`.
 const LIVELY: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -58,12 +60,21 @@ fn settings() -> [(&'static str, &'static str); 3] {
     ]
 }
 
+/// Of members whose client has no name, and of such as are held: the same heartbeats.
 pub fn classic() -> Result<()> {
+    classic_of(None)?;
+    classic_of(Some("librdkafka"))
+}
+
+fn classic_of(software: Option<&str>) -> Result<()> {
     let broker = started(&settings())?;
-    let (mut crowd, frames) = classic_members(&broker)?;
+    let (mut crowd, frames) = classic_members(&broker, software)?;
     let slot = EVERY / u32::try_from(frames.len())?;
-    let (begun, meter, mut answers) = (Instant::now(), Meter::start(&broker)?, 0);
-    for round in 0..u32::try_from(MEASURED.as_secs() / EVERY.as_secs())? {
+    let (begun, mut meter, mut sent, mut answers, mut before) = (Instant::now(), Meter::start(&broker)?, 0, 0, 0);
+    for round in 0..LEARNED + u32::try_from(MEASURED.as_secs() / EVERY.as_secs())? {
+        if round == LEARNED {
+            (meter, before) = (Meter::start(&broker)?, answers);
+        }
         for (nth, frame) in frames.iter().enumerate() {
             let due = EVERY * round + slot * u32::try_from(nth)?;
             while begun.elapsed() < due {
@@ -74,16 +85,26 @@ pub fn classic() -> Result<()> {
                 }
             }
             crowd.client(nth).send_frame(frame)?;
+            sent += 1;
         }
     }
-    println!("heartbeats, classic: {GROUPS} groups of {MEMBERS}, one each in 3 s: {} (10 % are allowed)", meter.stop(answers)?);
+    let measured = meter.stop(answers - before)?;
+    let waiting = sent - answers;
+    ensure!((waiting > frames.len() / 2) == software.is_some(), "{waiting} answers are held back");
+    println!(
+        "heartbeats, classic: {GROUPS} groups of {MEMBERS}, one each in 3 s, {waiting} answers held back: {measured} (10 % are allowed)"
+    );
     Ok(())
 }
 
-fn classic_members(broker: &Broker) -> Result<(Crowd, Vec<Bytes>)> {
+fn classic_members(broker: &Broker, software: Option<&str>) -> Result<(Crowd, Vec<Bytes>)> {
     const JOIN: i16 = 3; // the last that joins without being given an id first
     const SYNC: i16 = 2;
     let mut clients = (0..GROUPS * MEMBERS).map(|_| broker.connect()).collect::<Result<Vec<_>>>()?;
+    for client in software.iter().flat_map(|_| &mut clients) {
+        let named = software.unwrap_or_default();
+        client.ask(3, &ApiVersionsRequest::default().with_client_software_name(text(named)).with_client_software_version(text("2.0.0")))?;
+    }
     let protocol = JoinGroupRequestProtocol::default().with_name(text("range")).with_metadata(Bytes::from_static(&[0; 10]));
     for (nth, client) in clients.iter_mut().enumerate() {
         let join = JoinGroupRequest::default()

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -85,9 +85,23 @@ impl Member {
     /// # Errors
     /// If the program can't be started.
     pub fn start(client: Client, bootstrap: &str, topic: &str, group: &str, strategy: Strategy, instance: Option<&str>) -> Result<Self> {
-        let mut child = client
-            .command()?
-            .args(["member", bootstrap, topic, group, strategy.name(), instance.unwrap_or("-")])
+        Self::of(client, client.command()?, &[bootstrap, topic, group, strategy.name(), instance.unwrap_or("-")])
+    }
+
+    /// A dynamic one of confluent-kafka-python that sends its heartbeats in another interval, with the default session timeout.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_beating(bootstrap: &str, topic: &str, group: &str, strategy: Strategy, heartbeat_ms: i64) -> Result<Self> {
+        let mut command = Client::Python.command()?;
+        command.env("MEMBER_HEARTBEAT_MS", heartbeat_ms.to_string());
+        Self::of(Client::Python, command, &[bootstrap, topic, group, strategy.name(), "-"])
+    }
+
+    fn of(client: Client, mut command: Command, words: &[&str]) -> Result<Self> {
+        let mut child = command
+            .arg("member")
+            .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -102,7 +116,8 @@ impl Member {
                 note(&theirs, &line);
             }
         });
-        Ok(Self { name: format!("{} ({})", client.name(), instance.unwrap_or("dynamic")), child, stdin, shared })
+        let instance = words.last().filter(|word| **word != "-").unwrap_or(&"dynamic");
+        Ok(Self { name: format!("{} ({instance})", client.name()), child, stdin, shared })
     }
 
     /// What it has told so far.

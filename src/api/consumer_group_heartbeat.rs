@@ -112,7 +112,7 @@ fn respond(_: &Request, reply: Result<Reply, ErrorCode>) -> (ConsumerGroupHeartb
     let response = ConsumerGroupHeartbeatResponse::default();
     let told = match reply {
         Ok(Reply::Heartbeat(told)) => told,
-        Ok(Reply::Join(_) | Reply::Sync(_)) => Heartbeaten::error(ErrorCode::UnknownServerError, ""),
+        Ok(Reply::Join(_) | Reply::Sync(_) | Reply::Alive(_)) => Heartbeaten::error(ErrorCode::UnknownServerError, ""),
         Err(error) => return (response.with_error_code(error.code()), error),
     };
     let topic = |(id, partitions): (&TopicId, &std::collections::BTreeSet<PartitionIndex>)| {

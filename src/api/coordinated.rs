@@ -6,7 +6,7 @@ use crate::{
     codec,
     coordinator::{Held, Outcome, Waiting},
     group::{Generation, Identity, InstanceId, MemberId, Reply},
-    net::{Answer, Refusal},
+    net::{Answer, Hold, Refusal},
     types::ErrorCode,
 };
 use kafka_protocol::protocol::{Encodable, StrBytes};
@@ -136,7 +136,15 @@ pub(super) fn when_held<T: Encodable>(
         answered.store(true, Ordering::Release);
         respond(request, reply)
     });
-    Ok(Answer::Held(answer, Box::new(held)))
+    Ok(Answer::Held(answer, Box::new(Holding(held))))
+}
+
+struct Holding(Held);
+
+impl Hold for Holding {
+    fn interrupt(self: Box<Self>) {
+        self.0.interrupt();
+    }
 }
 
 fn later<T: Encodable>(

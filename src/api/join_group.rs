@@ -104,7 +104,7 @@ fn protocols(asked: &[JoinGroupRequestProtocol]) -> Arc<[Protocol]> {
 fn respond(request: &Request, reply: Result<Reply, ErrorCode>, member_id: &StrBytes) -> (JoinGroupResponse, ErrorCode) {
     let joined = match reply {
         Ok(Reply::Join(joined)) => joined,
-        Ok(Reply::Sync(_) | Reply::Heartbeat(_)) => Joined::error(ErrorCode::UnknownServerError, name(member_id)),
+        Ok(Reply::Sync(_) | Reply::Heartbeat(_) | Reply::Alive(_)) => Joined::error(ErrorCode::UnknownServerError, name(member_id)),
         Err(error) => Joined::error(error, name(member_id)),
     };
     let version = request.version();

@@ -69,7 +69,7 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
 fn respond(request: &Request, reply: Result<Reply, ErrorCode>) -> (SyncGroupResponse, ErrorCode) {
     let synced = match reply {
         Ok(Reply::Sync(synced)) => synced,
-        Ok(Reply::Join(_) | Reply::Heartbeat(_)) => Synced::error(ErrorCode::UnknownServerError),
+        Ok(Reply::Join(_) | Reply::Heartbeat(_) | Reply::Alive(_)) => Synced::error(ErrorCode::UnknownServerError),
         Err(error) => Synced::error(error),
     };
     let since_5 = request.version() >= 5;

@@ -269,6 +269,15 @@ const GROUP_KEYS: &[Key] = &[
         Medium,
         "How long a group without members waits for more of them after the first; each that comes makes it wait as long again.",
     ),
+    Key::new(
+        "group.classic.heartbeat.hold.max.ms",
+        Int,
+        Some("8000"),
+        AtLeast(0),
+        Medium,
+        "The longest that the answer to a classic member's heartbeat is held back until its group rebalances, for clients that bear it; always less \
+         than their interval. 0 turns it off: members hear of rebalances with their next heartbeats, as from Apache Kafka.",
+    ),
     Key::new("group.max.size", Int, INT_MAX, AtLeast(1), Medium, "The most members that a group takes."),
     Key::new(
         "offset.metadata.max.bytes",

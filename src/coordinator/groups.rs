@@ -28,15 +28,22 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A request whose answer is held back. Whoever drops it wants the answer now: another request waits behind it, or the connection is gone.
+/// A request whose answer is held back. Whoever lets go of it wants the answer now: another request waits behind it, or, where it is just
+/// dropped, the connection is gone.
 pub struct Held {
     groups: Arc<GroupCoordinator>,
     group: GroupId,
     ticket: Ticket,
     answered: Arc<AtomicBool>,
+    interrupted: bool,
 }
 
 impl Held {
+    /// Another request waits behind the answer.
+    pub fn interrupt(mut self) {
+        self.interrupted = true;
+    }
+
     /// To be set when the answer is there.
     pub fn answered(&self) -> Arc<AtomicBool> {
         self.answered.clone()
@@ -47,7 +54,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         if !self.answered.load(Ordering::Acquire) {
             // Where the group can't be decided on, nobody waits: its senders are gone.
-            let _ = self.groups.decide(&self.group, |groups, now| groups.decide_release(now, &self.group, self.ticket));
+            let _ = self.groups.decide(&self.group, |groups, now| groups.decide_release(now, &self.group, self.ticket, !self.interrupted));
         }
     }
 }
@@ -223,7 +230,7 @@ impl GroupCoordinator {
         let now = self.shards.now();
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
         let waiting = self.shards.of(group)?.decide_later(now, ticket, |groups| decide(groups, now, ticket).into(), |_, _| None)?;
-        Ok((waiting, Held { groups: self.clone(), group: group.clone(), ticket, answered: Arc::default() }))
+        Ok((waiting, Held { groups: self.clone(), group: group.clone(), ticket, answered: Arc::default(), interrupted: false }))
     }
 
     /// A topic was deleted: so are the offsets of it. Blocks on the disk.

@@ -300,19 +300,25 @@ impl Groups {
 
     /// Heartbeat.
     pub fn decide_heartbeat(&self, now: Now, from: &Identity) -> Decision<ErrorCode> {
-        let Some(group) = self.get(&from.group) else { return Decision::only(ErrorCode::UnknownMemberId) };
-        let classic = match group.protocol() {
-            Protocol::Classic(classic) => classic,
-            Protocol::Consumer(consumer) => return consumer.decide_classic_heartbeat(&self.surroundings(now, &from.group), from),
-        };
-        let (error, alive) = classic.check_heartbeat(from);
-        let member = classic.member(&from.member_id).filter(|_| alive);
-        let volatile = member.map(|member| Volatile::Alive {
-            group: from.group.clone(),
-            member: from.member_id.clone(),
-            deadline: now.steady.plus(member.session_timeout_ms.into()),
-        });
-        Decision { volatile, ..Decision::only(error) }
+        let decision = self.heartbeat(now, from, None);
+        let error = decision.reply.unwrap_or_default();
+        decision.with_reply(error)
+    }
+
+    /// Heartbeat of one whose answer may be held back. Every answer, to this and to an earlier one, is among the replies; one that is held back
+    /// comes with a later decision on the group, as in [`Groups::decide_consumer_heartbeat`].
+    pub fn decide_held_heartbeat(&self, now: Now, from: &Identity, ticket: Ticket) -> Decision<()> {
+        let mut decision = self.heartbeat(now, from, Some(ticket));
+        decision.replies.extend(decision.reply.map(|error| (ticket, Reply::Alive(error))));
+        decision.with_reply(())
+    }
+
+    fn heartbeat(&self, now: Now, from: &Identity, ticket: Option<Ticket>) -> Decision<Option<ErrorCode>> {
+        match self.get(&from.group).map(Group::protocol) {
+            None => Decision::only(Some(ErrorCode::UnknownMemberId)),
+            Some(Protocol::Classic(classic)) => classic.decide_heartbeat(&self.settings, now, from, ticket),
+            Some(Protocol::Consumer(consumer)) => consumer.decide_classic_heartbeat(&self.surroundings(now, &from.group), from, ticket),
+        }
     }
 
     /// LeaveGroup: the answer for each member.
@@ -342,10 +348,13 @@ impl Groups {
         consumer::decide_heartbeat(around, self.get(&heartbeat.group).map(Group::protocol), heartbeat)
     }
 
-    /// Answers a heartbeat that is held back: another request waits behind it on its connection, or the connection is gone.
-    pub fn decide_release(&self, now: Now, group: &GroupId, ticket: Ticket) -> Decision<()> {
-        let consumer = self.get(group).and_then(Group::consumer);
-        consumer.map_or_else(|| Decision::only(()), |consumer| consumer.decide_release(self.surroundings(now, group), group, ticket))
+    /// Answers a heartbeat that is held back: another request waits behind it on its connection, or the connection is `gone`.
+    pub fn decide_release(&self, now: Now, group: &GroupId, ticket: Ticket, gone: bool) -> Decision<()> {
+        match self.get(group).map(Group::protocol) {
+            None => Decision::only(()),
+            Some(Protocol::Classic(classic)) => classic.decide_release(now, group, ticket, gone),
+            Some(Protocol::Consumer(consumer)) => consumer.decide_release(self.surroundings(now, group), group, ticket, gone),
+        }
     }
 
     /// After [`Groups::learn`], for each group that may care: members whose heartbeats are held back hear of it at once.
@@ -368,9 +377,15 @@ impl Groups {
         if let Some(consumer) = self.get(group).and_then(Group::consumer) {
             return consumer.decide_tick(self.surroundings(now, group), group);
         }
-        let mut draft = self.draft(now, group);
-        draft.tick();
-        draft.finish(())
+        match self.get(group).and_then(Group::classic) {
+            Some(classic) if classic.due(now.steady).is_empty() => classic.decide_time_up(now, group),
+            _ => {
+                let mut draft = self.draft(now, group);
+                draft.tick();
+                // Heartbeats that were held back for their time have their answers in the next look, which is due at once.
+                draft.finish(())
+            }
+        }
     }
 
     /// After loading, once for each group: its members' sessions begin.
@@ -424,9 +439,14 @@ impl Groups {
     /// Applies a change of what is only in memory, after the records that go with it.
     pub fn apply_volatile(&mut self, change: Volatile) {
         match change {
-            Volatile::Alive { group, member, deadline } => {
+            Volatile::Alive { group, member, deadline, beats } => {
                 if let Some(Protocol::Classic(classic)) = self.groups.get_mut(&group).map(|group| &mut group.protocol) {
-                    classic.alive(&member, deadline);
+                    classic.alive(&member, deadline, beats);
+                }
+            }
+            Volatile::Beats { group, changed } => {
+                if let Some(Protocol::Classic(classic)) = self.groups.get_mut(&group).map(|group| &mut group.protocol) {
+                    changed.into_iter().for_each(|(member, beats)| classic.beat(&member, beats));
                 }
             }
             Volatile::Classic(id, classic) => {

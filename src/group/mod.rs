@@ -13,6 +13,7 @@
 //!
 //! Behaviour is that of Apache Kafka's `GroupMetadataManager`, `ClassicGroup` and `OffsetMetadataManager`.
 
+mod beats;
 pub mod classic;
 pub mod consumer;
 mod describe;
@@ -43,7 +44,8 @@ pub use story::{End, JoinPhase, Rebalance, Story, UNOWNED_MAX, names};
 pub use topics::{NoTopics, Topic, Topics};
 pub use watched::{Watched, WatchedMember};
 
-use crate::types::Millis;
+use crate::types::{ErrorCode, Millis};
+use beats::Beats;
 use std::sync::Arc;
 
 /// A group's name (`group.id`).
@@ -102,6 +104,8 @@ pub enum Reply {
     Join(Joined),
     Sync(Synced),
     Heartbeat(consumer::Heartbeaten),
+    /// To a classic member's heartbeat.
+    Alive(ErrorCode),
 }
 
 /// The settings that decisions depend on, named as the broker's keys.
@@ -111,6 +115,8 @@ pub struct Settings {
     pub group_max_session_timeout_ms: i32,
     pub group_initial_rebalance_delay_ms: i32,
     pub group_max_size: usize,
+    /// Ours: the longest that the answer to a classic member's heartbeat is held back; 0 is not at all.
+    pub group_classic_heartbeat_hold_max_ms: i32,
     /// In UTF-16 units, as Java counts them.
     pub offset_metadata_max_bytes: usize,
     pub offsets_retention_ms: i64,
@@ -140,6 +146,7 @@ impl Default for Settings {
             group_max_session_timeout_ms: 1_800_000,
             group_initial_rebalance_delay_ms: 3_000,
             group_max_size: usize::MAX,
+            group_classic_heartbeat_hold_max_ms: 8_000,
             offset_metadata_max_bytes: 4_096,
             offsets_retention_ms: 7 * 24 * 3_600_000,
             group_consumer_session_timeout_ms: 45_000,
@@ -158,8 +165,10 @@ impl Default for Settings {
 pub enum Volatile {
     /// The group's classic state is this one now.
     Classic(GroupId, Box<Classic>),
-    /// A member was heard of: its session lasts until then.
-    Alive { group: GroupId, member: MemberId, deadline: Millis },
+    /// A member was heard of: its session lasts until then. `beats` where it was its heartbeat.
+    Alive { group: GroupId, member: MemberId, deadline: Millis, beats: Option<Beats> },
+    /// Heartbeats of a classic group's members that were held back are answered.
+    Beats { group: GroupId, changed: Vec<(MemberId, Beats)> },
     /// What is only in memory of a consumer group is this now.
     Consumer(GroupId, Box<consumer::Memory>),
     /// The same for some of its members.
@@ -167,12 +176,13 @@ pub enum Volatile {
 }
 
 impl Volatile {
-    /// The group whose next deadline may have come nearer. A classic heartbeat only moves it away, which can wait until the deadline of
-    /// before comes.
+    /// The group whose next deadline may have come nearer. A classic heartbeat that isn't held back only moves it away, which can wait until
+    /// the deadline of before comes.
     pub fn rearms(&self) -> Option<&GroupId> {
         match self {
             Self::Classic(group, _) | Self::Consumer(group, _) | Self::Timers { group, .. } => Some(group),
-            Self::Alive { .. } => None,
+            Self::Alive { group, beats, .. } => beats.and_then(|beats| beats.held).map(|_| group),
+            Self::Beats { .. } => None,
         }
     }
 }

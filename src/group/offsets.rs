@@ -150,6 +150,7 @@ impl Groups {
             group: from.group.clone(),
             member: from.member_id.clone(),
             deadline: now.steady.plus(member.session_timeout_ms.into()),
+            beats: None,
         });
         Decision { records, volatile, ..Decision::only(Ok(reply)) }
     }

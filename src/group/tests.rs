@@ -3,6 +3,7 @@
 mod bad_input;
 mod consumer;
 mod ctx;
+mod holding;
 mod joining;
 mod leaving;
 mod offsets;

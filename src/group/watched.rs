@@ -49,6 +49,17 @@ impl WatchedMember {
 }
 
 impl Groups {
+    /// The members whose heartbeats are held back: they hear at once what is new.
+    pub fn hearing(&self, group: &str) -> BTreeSet<MemberId> {
+        match self.get(group).map(super::Group::protocol) {
+            None => BTreeSet::new(),
+            Some(Protocol::Classic(classic)) => {
+                classic.members().filter(|member| member.beats.held.is_some()).map(|member| member.id.clone()).collect()
+            }
+            Some(Protocol::Consumer(consumer)) => consumer.hearing().cloned().collect(),
+        }
+    }
+
     /// `None` if it isn't there.
     pub fn watch(&self, group: &str) -> Option<Watched> {
         Some(match self.get(group)?.protocol() {

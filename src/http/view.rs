@@ -123,6 +123,9 @@ pub struct Member {
     pub assignment: Vec<Assigned>,
     pub lag: i64,
     pub lag_seconds: Option<f64>,
+    /// Its heartbeat is held back just now: it hears of a rebalance at once.
+    #[serde(default)]
+    pub hears_at_once: bool,
 }
 
 #[derive(Serialize, Deserialize, Debug, Clone)]

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a shell: it measures requests with the monotonic clock")]
 
 use super::{
-    Answer, Answered, ConnectionInfo, Refusal, Service,
+    Answer, Answered, ConnectionInfo, Hold, Refusal, Service,
     inbound::{Frame, Inbound, Next, Received},
     memory::{Memory, Reserved},
     outbox::Outbox,
@@ -72,7 +72,7 @@ struct Slot {
     /// See [`Answer::Acting`].
     acting: bool,
     /// See [`Answer::Held`].
-    held: Option<Box<dyn Send>>,
+    held: Option<Box<dyn Hold>>,
 }
 
 struct Meta {
@@ -307,7 +307,7 @@ impl<S: Service> Connection<S> {
         let mut reserved = frame.reserved;
         let (mut held, mut acting) = (None, false);
         // Answers that are held back go before this request's.
-        self.slots.iter_mut().for_each(|slot| drop(slot.held.take()));
+        self.slots.iter_mut().filter_map(|slot| slot.held.take()).for_each(Hold::interrupt);
         let request_bytes = frame.bytes.len();
         let (api, answer) = self.service.handle(&self.info, frame.bytes);
         let handled = Instant::now();

@@ -112,7 +112,7 @@ pub async fn accept<S: Service>(
                     continue;
                 };
                 service.opened();
-                let info = Arc::new(ConnectionInfo { peer, listener: info.clone() });
+                let info = Arc::new(ConnectionInfo::new(peer, info.clone()));
                 let (service, door, stop) = (service.clone(), door.clone(), stop.clone());
                 connections.spawn(async move {
                     let reason = serve(stream, info, service.clone(), door.memory.clone(), door.limits, stop).await;

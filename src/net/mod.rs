@@ -17,7 +17,13 @@ use crate::{
     types::ErrorCode,
 };
 use bytes::Bytes;
-use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 /// A listener as clients see it: the address that Metadata answers on it name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +39,27 @@ pub struct ListenerInfo {
 pub struct ConnectionInfo {
     pub peer: SocketAddr,
     pub listener: Arc<ListenerInfo>,
+    /// What the client says that it is, once it has.
+    pub software: OnceLock<Software>,
+}
+
+impl ConnectionInfo {
+    pub fn new(peer: SocketAddr, listener: Arc<ListenerInfo>) -> Self {
+        Self { peer, listener, software: OnceLock::new() }
+    }
+}
+
+/// A client's library and its version (KIP-511), as the client says them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Software {
+    pub name: Box<str>,
+    pub version: Box<str>,
+}
+
+/// What goes with an answer that is held back. It is dropped with the connection.
+pub trait Hold: Send {
+    /// Another request has come on the connection.
+    fn interrupt(self: Box<Self>);
 }
 
 /// What a request comes to.
@@ -46,9 +73,9 @@ pub enum Answer {
     Acting(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
     /// The same, and it may wait for minutes: it has let go of its frame, whose memory goes back to the budget now.
     Parked(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>),
-    /// The same, and nobody may wait for it: it is held back for news. The second part is dropped when another request comes on the connection,
-    /// and with the connection; whoever made it gives the answer then.
-    Held(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>, Box<dyn Send>),
+    /// The same, and nobody may wait for it: it is held back for news. The second part is told when another request comes on the connection, and
+    /// dropped with the connection; whoever made it gives the answer then.
+    Held(Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>, Box<dyn Hold>),
 }
 
 /// Why a connection is closed instead of an answer. One (rate-limited) log line each.

@@ -19,6 +19,16 @@ struct Echo {
     handled: Mutex<Vec<i32>>,
     refused: Mutex<Vec<String>>,
     sent: Mutex<usize>,
+    /// Of each answer that was held back: whether another request came, or else the connection went.
+    let_go: Arc<Mutex<Vec<bool>>>,
+}
+
+struct Held(oneshot::Sender<()>);
+
+impl Hold for Held {
+    fn interrupt(self: Box<Self>) {
+        self.0.send(()).unwrap();
+    }
 }
 
 fn echo(frame: &Bytes) -> Reply {
@@ -57,13 +67,15 @@ impl Service for Echo {
             }
             3 => Ok(Answer::Parked(Box::pin(std::future::pending()))),
             4 => {
-                // Answered when the other part is dropped.
-                let (hold, dropped) = oneshot::channel::<()>();
+                // Answered when the other part is let go of.
+                let (hold, let_go) = oneshot::channel();
+                let all = self.let_go.clone();
                 let answer = async move {
-                    let _ = dropped.await;
+                    let interrupted = let_go.await.is_ok();
+                    all.lock().push(interrupted);
                     Ok(echo(&frame))
                 };
-                Ok(Answer::Held(Box::pin(answer), Box::new(hold)))
+                Ok(Answer::Held(Box::pin(answer), Box::new(Held(hold))))
             }
             key => Err(Refusal::UnknownApi(key)),
         };
@@ -238,6 +250,11 @@ async fn an_answer_that_is_held_back_keeps_nobody_waiting() {
     client.write_all(&request(0, 2, 7)).await.unwrap();
     assert_eq!(answer(&mut client).await, Some((1, 13)));
     assert_eq!(answer(&mut client).await, Some((2, 15)));
+    client.write_all(&request(4, 3, 5)).await.unwrap();
+    until(|| server.service.handled.lock().len() == 3).await;
+    client.shutdown().await.unwrap();
+    assert_eq!(answer(&mut client).await, Some((3, 13)), "it may only have closed its sending half");
+    assert_eq!(*server.service.let_go.lock(), [true, false]);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 import base64
 import json
+import os
 import sys
 import threading
 import time
@@ -111,7 +112,9 @@ def member(bootstrap, topic, group, strategy, instance):
         # KIP-848: timeouts and assignors are the broker's.
         config["group.protocol"] = "consumer"
     else:
-        config |= {"partition.assignment.strategy": strategy, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+        interval = os.environ.get("MEMBER_HEARTBEAT_MS")
+        timeouts = {"heartbeat.interval.ms": int(interval)} if interval else {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+        config |= {"partition.assignment.strategy": strategy} | timeouts
     if instance != "-":
         config["group.instance.id"] = instance
     ended = threading.Event()

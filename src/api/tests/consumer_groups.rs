@@ -163,7 +163,7 @@ async fn an_answer_without_news_is_held_back_until_there_is_some_or_somebody_wai
     };
     assert!(is_there(&mut answer).await.is_none());
     // Another request comes.
-    drop(hold);
+    hold.interrupt();
     let told = read::<ConsumerGroupHeartbeatRequest>(&consumer_group_heartbeat::API, 1, is_there(&mut answer).await.unwrap());
     assert_eq!((told.error_code, partitions(&told)), (0, None));
     // Another member comes: the first one must let go of a partition, and the second is answered when it has.

@@ -219,7 +219,7 @@ impl Served {
         let parts = Parts { config, cluster, logs, clock, groups, transactions, markers };
         let context = Context::new(parts, &Registry::new().unwrap(), stopping);
         let listener = ListenerInfo { name: "PLAINTEXT".into(), advertised_host: "here".into(), advertised_port: 9092 };
-        let connection = ConnectionInfo { peer: "10.1.2.3:4567".parse().unwrap(), listener: Arc::new(listener) };
+        let connection = ConnectionInfo::new("10.1.2.3:4567".parse().unwrap(), Arc::new(listener));
         Self { context: Arc::new(context), connection: Arc::new(connection), stop, _timers: timers, _dir: dir }
     }
 
@@ -232,7 +232,7 @@ impl Served {
             }
             Answer::Held(later, hold) => {
                 // As if another request came at once.
-                drop(hold);
+                hold.interrupt();
                 later.await.unwrap_or_else(|e| panic!("{} {version}: {e}", api.name))
             }
         };

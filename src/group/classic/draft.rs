@@ -12,7 +12,7 @@ pub(in crate::group) struct Draft<'a> {
     pub settings: &'a Settings,
     pub now: Now,
     pub id: GroupId,
-    was: Option<&'a Classic>,
+    pub(super) was: Option<&'a Classic>,
     pub group: Classic,
     pub records: Vec<Record>,
     pub replies: Vec<(Ticket, Reply)>,
@@ -28,6 +28,7 @@ impl<'a> Draft<'a> {
     }
 
     pub fn finish<R>(mut self, reply: R) -> Decision<R> {
+        self.release();
         self.tell_moved();
         Decision {
             reply,

@@ -2,7 +2,7 @@
 
 use super::{Cause, Joined, Member, Note, Protocol, State, Who, command::Join, draft::Draft};
 use crate::{
-    group::{InstanceId, subscription},
+    group::{InstanceId, beats::Beats, subscription},
     types::{ErrorCode, Millis},
 };
 use bytes::Bytes;
@@ -74,6 +74,7 @@ impl Draft<'_> {
             awaiting_sync: None,
             is_new: true,
             session_ends: self.now.steady.plus(NEW_MEMBER_JOIN_TIMEOUT_MS),
+            beats: Beats::default(),
         });
         let who = self.who(id);
         self.rebalance_or_complete_join(Cause::Joined { who, reason: join.reason.clone() });
@@ -88,6 +89,7 @@ impl Draft<'_> {
         if let Err(error) = self.group.check_member(id, join.instance_id.as_ref()) {
             return self.refuse_join(join.ticket, error, id);
         }
+        self.edit(id, |member| member.beats.joins());
         let same = self.group.member(id).is_some_and(|member| member.protocols == join.protocols);
         let (who, reason) = (self.who(id), join.reason.clone());
         match self.group.state {
@@ -181,6 +183,7 @@ impl Draft<'_> {
         (member.client_id, member.client_host) = (join.client_id.clone(), join.client_host.clone());
         (member.awaiting_join, member.awaiting_sync, member.is_new) = (None, None, false);
         member.session_ends = Millis(i64::MAX);
+        member.beats = Beats::default();
         if let Some(instance_id) = &member.instance_id {
             self.group.statics.insert(instance_id.clone(), new_id.clone());
         }

@@ -11,6 +11,7 @@
 
 pub mod command;
 pub(super) mod draft;
+mod hold;
 mod join;
 mod leave;
 mod owners;
@@ -21,6 +22,7 @@ pub use command::{Joined, LeaveMember, Left, Synced};
 
 use super::{
     Generation, GroupId, GroupMetadata, InstanceId, METADATA_BYTES_MAX, MemberId, MemberMetadata, Settings, Ticket,
+    beats::Beats,
     subscription::{self, CONSUMER_PROTOCOL_TYPE},
 };
 use crate::types::{ErrorCode, Millis, TopicName, TopicPartition};
@@ -213,6 +215,7 @@ pub struct Member {
     /// It has not got an answer to its first JoinGroup, so it cannot send heartbeats.
     pub(super) is_new: bool,
     pub(super) session_ends: Millis,
+    pub(super) beats: Beats,
 }
 
 impl Member {
@@ -450,7 +453,8 @@ impl Classic {
         let sessions = self.members().filter_map(Member::session_deadline);
         let pending = self.pending_joins.values().copied();
         let join = self.join_timer.map(|timer| timer.ends);
-        sessions.chain(pending).chain(join).chain(self.sync_ends).min()
+        let held = self.members().filter_map(|member| member.beats.held).map(|held| held.until);
+        sessions.chain(held).chain(pending).chain(join).chain(self.sync_ends).min()
     }
 
     /// The timers that have run out.
@@ -514,6 +518,7 @@ impl Classic {
                 awaiting_sync: None,
                 is_new: false,
                 session_ends: Millis(i64::MAX),
+                beats: Beats::default(),
             });
         }
         group.subscribed = group.compute_subscribed();
@@ -529,9 +534,24 @@ impl Classic {
     }
 
     /// Heard of a member.
-    pub(super) fn alive(&mut self, member: &str, deadline: Millis) {
+    pub(super) fn alive(&mut self, member: &str, deadline: Millis, beats: Option<Beats>) {
         if let Some(member) = self.members.get_mut(member) {
-            Arc::make_mut(member).session_ends = deadline;
+            let member = Arc::make_mut(member);
+            member.session_ends = deadline;
+            member.beats = beats.unwrap_or(member.beats);
+        }
+    }
+
+    /// Its heartbeat that is held back is answered.
+    pub(super) fn forget_held(&mut self, member: &str) {
+        if let Some(member) = self.members.get_mut(member) {
+            Arc::make_mut(member).beats.held = None;
+        }
+    }
+
+    pub(super) fn beat(&mut self, member: &str, beats: Beats) {
+        if let Some(member) = self.members.get_mut(member) {
+            Arc::make_mut(member).beats = beats;
         }
     }
 

@@ -2,13 +2,16 @@
 //! They join and sync each for itself, as often as it takes to come to their target assignment; REBALANCE_IN_PROGRESS says when.
 
 use super::{
-    Consumer, ConsumerMember, MemberState, Partitions,
+    Consumer, ConsumerMember, MemberState, Partitions, Timers,
     draft::{ConsumerDraft, Refusal, Surroundings, partitions_of},
     migrate::Downgraded,
+    planted::{self, Mistake},
 };
 use crate::{
     group::{
-        ClassicMemberMetadata, ConsumerMemberMetadata, Decision, Generation, MemberId, MigrationPolicy, Reply, Topics, Volatile,
+        ClassicMemberMetadata, ConsumerMemberMetadata, Decision, Generation, GroupId, MemberId, MigrationPolicy, Now, Reply, State, Ticket,
+        Topics, Volatile,
+        beats::{Bounds, MEMBERS_MAX},
         classic::{
             Cause,
             command::{Identity, Join, Joined, Leave, LeaveMember, Left, Sync, Synced},
@@ -101,6 +104,7 @@ impl ConsumerDraft<'_> {
         let sync_ends = self.around.after(join.rebalance_timeout_ms.into());
         let timers = self.timers(id);
         (timers.join, timers.sync, timers.revocation) = (None, Some(sync_ends), None);
+        timers.beats.joins();
         self.classic_joined(id, protocol.name.clone())
     }
 
@@ -160,6 +164,39 @@ impl ConsumerDraft<'_> {
                 self.group.static_member(instance).cloned().ok_or_else(unknown)
             }
             Some(instance) => self.group.known_static(&member.member_id, instance).cloned(),
+        }
+    }
+}
+
+impl ConsumerDraft<'_> {
+    /// Answers the heartbeats of classic members that are held back and would hear something by now, as they would; and those of members that
+    /// are gone.
+    pub(super) fn release_classics(&mut self) {
+        let waits = |(id, timers): (&MemberId, &Timers)| {
+            let instance_id = self.was.member(id).and_then(|member| member.metadata.instance_id.as_ref());
+            timers.beats.held.map(|held| (held, held.identity(&self.id, id, instance_id)))
+        };
+        let all: Vec<_> = self.was.memory.timers.iter().filter_map(waits).collect();
+        for (held, from) in all {
+            let error = match &self.downgraded {
+                Some(classic) => classic.check_heartbeat(&from).0,
+                None => self.group.told(&from),
+            };
+            let stays = self.downgraded.as_ref().is_none_or(|classic| classic.state() == State::Stable);
+            if error == ErrorCode::None && stays || planted::is(Mistake::HoldsOn) {
+                continue;
+            }
+            if let Some(classic) = &mut self.downgraded {
+                classic.forget_held(&from.member_id);
+            } else if let Some(timeout_ms) = self.group.member(&from.member_id).map(|member| member.metadata.rebalance_timeout_ms) {
+                let ends = self.around.after(timeout_ms.into());
+                let timers = self.timers(&from.member_id);
+                timers.beats.held = None;
+                if error == ErrorCode::RebalanceInProgress {
+                    timers.join.get_or_insert(ends);
+                }
+            }
+            self.replies.push((held.ticket, Reply::Alive(error)));
         }
     }
 }
@@ -226,23 +263,64 @@ impl Consumer {
         Decision { volatile: Some(volatile), ..answered(synced) }
     }
 
-    /// Heartbeat of a classic member.
-    pub(in crate::group) fn decide_classic_heartbeat(&self, around: &Surroundings<'_>, from: &Identity) -> Decision<ErrorCode> {
+    /// Heartbeat of a classic member: the answer, or none if that is held back for one who has a ticket.
+    pub(in crate::group) fn decide_classic_heartbeat(
+        &self,
+        around: &Surroundings<'_>,
+        from: &Identity,
+        ticket: Option<Ticket>,
+    ) -> Decision<Option<ErrorCode>> {
         let (member, classic) = match self.classic_member(from) {
             Ok(found) => found,
-            Err(error) => return Decision::only(error),
+            Err(error) => return Decision::only(Some(error)),
         };
         let mut timers = self.memory.timers.get(&member.id).copied().unwrap_or_default();
-        timers.session = Some(around.after(classic.session_timeout_ms.into()));
-        let rejoin = member.epoch < self.target.assignment_epoch
-            || member.state == MemberState::UnrevokedPartitions
-            || member.state == MemberState::UnreleasedPartitions && !self.waits_for_others(member);
-        if rejoin {
+        let session_timeout_ms = classic.session_timeout_ms.into();
+        timers.session = Some(around.after(session_timeout_ms));
+        let error = if self.must_rejoin(member) { ErrorCode::RebalanceInProgress } else { ErrorCode::None };
+        if error.is_error() {
             timers.join.get_or_insert(around.after(member.metadata.rebalance_timeout_ms.into()));
         }
-        let volatile = Volatile::Timers { group: from.group.clone(), changed: vec![(member.id.clone(), timers)] };
-        let error = if rejoin { ErrorCode::RebalanceInProgress } else { ErrorCode::None };
-        Decision { volatile: Some(volatile), ..Decision::only(error) }
+        let earlier = timers.beats.held.take();
+        timers.beats.comes(around.now.steady);
+        let bounds = Bounds { session_timeout_ms, max_ms: around.settings.group_classic_heartbeat_hold_max_ms.into() };
+        let may_hold = !error.is_error() && timers.sync.is_none() && self.members.len() <= MEMBERS_MAX;
+        if let Some(ticket) = ticket.filter(|_| may_hold) {
+            timers.beats.hold(around.now.steady, ticket, from, bounds);
+        }
+        Decision {
+            volatile: Some(Volatile::Timers { group: from.group.clone(), changed: vec![(member.id.clone(), timers)] }),
+            replies: earlier.map(|held| (held.ticket, Reply::Alive(error))).into_iter().collect(),
+            ..Decision::only(timers.beats.held.is_none().then_some(error))
+        }
+    }
+
+    /// What a classic member's heartbeat would be answered now.
+    fn told(&self, from: &Identity) -> ErrorCode {
+        match self.classic_member(from) {
+            Ok((member, _)) if self.must_rejoin(member) => ErrorCode::RebalanceInProgress,
+            Ok(_) => ErrorCode::None,
+            Err(error) => error,
+        }
+    }
+
+    fn must_rejoin(&self, member: &ConsumerMember) -> bool {
+        member.epoch < self.target.assignment_epoch
+            || member.state == MemberState::UnrevokedPartitions
+            || member.state == MemberState::UnreleasedPartitions && !self.waits_for_others(member)
+    }
+
+    /// Answers a classic member's heartbeat that is held back, with nothing new.
+    pub(super) fn release_classic(&self, now: Now, group: &GroupId, ticket: Ticket, gone: bool) -> Option<Decision<()>> {
+        let is_it = |timers: &Timers| timers.beats.held.is_some_and(|held| held.ticket == ticket);
+        let (id, timers) = self.memory.timers.iter().find(|(_, timers)| is_it(timers))?;
+        let mut timers = *timers;
+        timers.beats.release(now.steady, gone);
+        Some(Decision {
+            volatile: Some(Volatile::Timers { group: group.clone(), changed: vec![(id.clone(), timers)] }),
+            replies: vec![(ticket, Reply::Alive(ErrorCode::None))],
+            ..Decision::only(())
+        })
     }
 
     /// Whether others still have all that a member shall have and has not.

@@ -74,6 +74,7 @@ impl<'a> ConsumerDraft<'a> {
     }
 
     pub fn finish<R>(mut self, reply: R) -> Decision<R> {
+        self.release_classics();
         self.tell();
         let volatile = match self.downgraded {
             Some(classic) => Volatile::Classic(self.id, classic),

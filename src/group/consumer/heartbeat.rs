@@ -217,7 +217,11 @@ impl Consumer {
         around: Surroundings<'_>,
         group: &crate::group::GroupId,
         ticket: crate::group::Ticket,
+        gone: bool,
     ) -> Decision<()> {
+        if let Some(decision) = self.release_classic(around.now, group, ticket, gone) {
+            return decision;
+        }
         let is_it = |timers: &Timers| timers.held.is_some_and(|held| held.ticket == ticket);
         let found = self.memory.timers.iter().find(|(_, timers)| is_it(timers));
         let Some((id, member, timers)) = found.and_then(|(id, timers)| Some((id, self.members.get(id)?, timers))) else {

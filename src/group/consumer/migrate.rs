@@ -75,6 +75,7 @@ impl<'a> ConsumerDraft<'a> {
         for member in &members {
             draft.put(ConsumerRecord::Current(member.id.clone(), Some(member.current())));
             draft.keep_alive(&member.id);
+            draft.timers(&member.id).beats = classic.member(&member.id).map(|member| member.beats).unwrap_or_default();
         }
         draft.was = draft.group.clone();
         draft.upgraded = true;
@@ -223,6 +224,7 @@ impl Consumer {
                 awaiting_sync: None,
                 is_new: false,
                 session_ends: Millis(i64::MAX),
+                beats: self.memory.timers.get(&member.id).map(|timers| timers.beats).unwrap_or_default(),
             });
         }
         classic.leader = classic.members.keys().next().cloned();

@@ -30,7 +30,7 @@ pub(super) use draft::{ConsumerDraft, Surroundings};
 pub(super) use heartbeat::decide_heartbeat;
 pub use state::{Consumer, Memory};
 
-use super::{ClassicMemberMetadata, ConsumerMemberMetadata, CurrentAssignment, Epoch, MemberId, Ticket, Who};
+use super::{ClassicMemberMetadata, ConsumerMemberMetadata, CurrentAssignment, Epoch, MemberId, Ticket, Who, beats::Beats};
 use crate::types::{Millis, PartitionIndex, TopicId};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -288,12 +288,15 @@ pub struct Timers {
     pub(super) told_ms: i32,
     /// Its heartbeats may be held back.
     pub(super) holds: bool,
+    /// Of a classic member: its heartbeats.
+    pub(super) beats: Beats,
 }
 
 impl Timers {
     fn next(&self) -> Option<Millis> {
         let revocation = self.revocation.map(|(at, _)| at);
         let held = self.held.map(|held| held.until);
-        [self.session, revocation, self.join, self.sync, held].into_iter().flatten().min()
+        let beat = self.beats.held.map(|held| held.until);
+        [self.session, revocation, self.join, self.sync, held, beat].into_iter().flatten().min()
     }
 }

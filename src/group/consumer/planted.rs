@@ -13,12 +13,20 @@ pub(in crate::group) enum Mistake {
     ForgetsOnUpgrade,
     /// Whoever commits is believed.
     BelievesCommits,
+    /// A classic member whose heartbeat is held back doesn't hear that its group rebalances.
+    HoldsOn,
 }
 
 #[cfg(test)]
 impl Mistake {
-    pub const ALL: [Self; 5] =
-        [Self::GrantsWhatOthersHave, Self::TakesSilenceForRelease, Self::WaitsForEver, Self::ForgetsOnUpgrade, Self::BelievesCommits];
+    pub const ALL: [Self; 6] = [
+        Self::GrantsWhatOthersHave,
+        Self::TakesSilenceForRelease,
+        Self::WaitsForEver,
+        Self::ForgetsOnUpgrade,
+        Self::BelievesCommits,
+        Self::HoldsOn,
+    ];
 }
 
 #[cfg(test)]
@@ -33,11 +41,11 @@ pub(in crate::group) fn plant(mistake: Option<Mistake>) {
 }
 
 #[cfg(test)]
-pub(super) fn is(mistake: Mistake) -> bool {
+pub(in crate::group) fn is(mistake: Mistake) -> bool {
     PLANTED.get() == Some(mistake)
 }
 
 #[cfg(not(test))]
-pub(super) const fn is(_: Mistake) -> bool {
+pub(in crate::group) const fn is(_: Mistake) -> bool {
     false
 }

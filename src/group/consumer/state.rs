@@ -181,6 +181,11 @@ impl Consumer {
         if any { i64::from_ne_bytes(hash.to_ne_bytes()) } else { 0 }
     }
 
+    /// The members whose heartbeats are held back.
+    pub(in crate::group) fn hearing(&self) -> impl Iterator<Item = &MemberId> {
+        self.memory.timers.iter().filter(|(_, timers)| timers.held.is_some() || timers.beats.held.is_some()).map(|(id, _)| id)
+    }
+
     /// When something has to be done next, if nothing happens until then.
     pub fn next_deadline(&self) -> Option<Millis> {
         let Memory { timers, resolve_at, assign_at, .. } = &self.memory;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     group::{Decision, GroupId, MemberId, Reply, Volatile, classic::Cause},
-    types::Millis,
+    types::{ErrorCode, Millis},
 };
 
 /// Why a member is taken out.
@@ -61,6 +61,9 @@ impl Consumer {
                 timers.told_ms = answer.heartbeat_interval_ms;
                 decision.replies.push((held.ticket, Reply::Heartbeat(answer)));
                 timers.session = Some(around.after(around.session_timeout_ms()));
+            }
+            if let Some(held) = timers.beats.held.take_if(|held| held.until <= now) {
+                decision.replies.push((held.ticket, Reply::Alive(ErrorCode::None)));
             }
             // A member that did let go has no deadline for it.
             timers.revocation.take_if(|(at, _)| *at <= now);

@@ -193,6 +193,28 @@ impl Ctx {
         self.apply(decision)
     }
 
+    /// A heartbeat of one who may be held.
+    pub fn send_beat(&mut self, from: &Identity) -> Ticket {
+        let ticket = self.ticket();
+        let decision = self.groups.decide_held_heartbeat(self.now, from, ticket);
+        self.apply(decision);
+        ticket
+    }
+
+    #[track_caller]
+    pub fn beaten(&self, ticket: Ticket) -> ErrorCode {
+        match self.answers.get(&ticket) {
+            Some(Reply::Alive(error)) => *error,
+            other => panic!("{ticket:?}: {other:?}"),
+        }
+    }
+
+    /// Another request waits behind one that is held, or its connection is gone.
+    pub fn release(&mut self, ticket: Ticket, gone: bool) {
+        let decision = self.groups.decide_release(self.now, &group(), ticket, gone);
+        self.apply(decision);
+    }
+
     pub fn leave(&mut self, members: &[(&str, Option<&str>)]) -> Vec<ErrorCode> {
         let members = members
             .iter()

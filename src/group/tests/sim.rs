@@ -2,7 +2,7 @@
 //! and lose answers; the broker is killed at any point.
 //!
 //! Checked at every step: no two members own a partition in one generation, replay equals live, an acknowledged commit is there. At the
-//! end: a group that is left alone becomes stable within its timeouts, with all who are alive and nobody else, and every request that
+//! end: no heartbeat is held back that would hear something, or for longer than it may be; and a group that is left alone becomes stable within its timeouts, with all who are alive and nobody else, and every request that
 //! the broker still knew has been answered. `SIM_SEED=n cargo test --lib group::tests::sim` runs one seed.
 
 use super::ctx::*;
@@ -19,6 +19,7 @@ use std::{
 const PARTITIONS: u8 = 12;
 const REQUEST_TIMEOUT_MS: i64 = 40_000;
 const HEARTBEAT_MS: i64 = 3_000;
+const HOLD_MS_MAX: i64 = 8_000;
 const CHAOS_MS: i64 = 600_000;
 /// Longer than a new member's join, the rebalance and the session after it.
 const CALM_MS: i64 = 900_000;
@@ -41,8 +42,21 @@ struct Client {
     generation: Generation,
     phase: Phase,
     flavour: u8,
+    /// Its heartbeats may be held back.
+    holds: bool,
+    /// It counts its interval from the answer.
+    waits: bool,
+    beat: Option<Beat>,
     /// When it acts next.
     at: i64,
+}
+
+/// A heartbeat under way.
+#[derive(Debug, Clone)]
+struct Beat {
+    ticket: Ticket,
+    sent: i64,
+    from: Identity,
 }
 
 struct World {
@@ -73,6 +87,9 @@ impl World {
                 generation: Generation::NONE,
                 phase: Phase::Out,
                 flavour: 0,
+                holds: random.one_in(2),
+                waits: random.one_in(3),
+                beat: None,
                 at: 1_000_000 + random.below(5_000) as i64,
             })
             .collect();
@@ -121,6 +138,9 @@ impl World {
         let i = self.random.below(self.clients.len() as u64) as usize;
         let kind = self.random.below(7);
         let (now, pause) = (self.now(), self.random.below(90_000) as i64);
+        if matches!(kind, 0 | 5) {
+            self.let_go(i, kind == 0);
+        }
         self.trace.push(format!("{now} fault {kind} of {}", self.clients[i].name));
         let client = &mut self.clients[i];
         match kind {
@@ -133,6 +153,7 @@ impl World {
                     member_id: "".into(),
                     generation: Generation::NONE,
                     phase: Phase::Out,
+                    beat: None,
                     ..*client
                 }
             }
@@ -151,6 +172,7 @@ impl World {
             6 if self.random.one_in(4) => {
                 self.ctx.restart();
                 self.open.clear();
+                self.clients.iter_mut().for_each(|client| client.beat = None);
             }
             _ => {}
         }
@@ -170,6 +192,7 @@ impl World {
     }
 
     fn join(&mut self, i: usize) {
+        self.let_go(i, false);
         let client = &self.clients[i];
         let request = Join {
             member_id: client.member_id.clone(),
@@ -198,13 +221,46 @@ impl World {
     fn heartbeat(&mut self, i: usize) {
         let from = self.identity(i);
         if matches!(self.clients[i].phase, Phase::In) && self.random.one_in(3) {
+            self.let_go(i, false);
             let offset = self.acknowledged.unwrap_or(0) + 1;
             if self.ctx.commit_from(from.clone(), "t", offset) == Ok(vec![ErrorCode::None]) {
                 self.acknowledged = Some(offset);
             }
         }
+        if self.clients[i].holds {
+            let ticket = self.ctx.send_beat(&from);
+            self.trace.push(format!("{} {} heartbeat {ticket:?}", self.now(), self.clients[i].name));
+            let beat = Beat { ticket, sent: self.now(), from };
+            let earlier = self.clients[i].beat.replace(beat);
+            assert!(earlier.is_none_or(|earlier| !self.ctx.waits(earlier.ticket)), "the one before is answered");
+            return;
+        }
         let error = self.ctx.heartbeat_from(&from);
         self.trace.push(format!("{} {} heartbeat {error}", self.now(), self.clients[i].name));
+        self.on_error(i, error);
+    }
+
+    /// Another request comes on the connection of a heartbeat that is held, or that ends.
+    fn let_go(&mut self, i: usize, gone: bool) {
+        if let Some(beat) = self.clients[i].beat.take().filter(|beat| self.ctx.waits(beat.ticket)) {
+            self.ctx.release(beat.ticket, gone);
+        }
+    }
+
+    fn receive_beat(&mut self, i: usize, faults: bool) {
+        let answered = |beat: &mut Beat| !self.ctx.waits(beat.ticket);
+        let Some(beat) = self.clients[i].beat.take_if(answered) else { return };
+        let error = self.ctx.beaten(beat.ticket);
+        self.trace.push(format!("{} {} hears {error} of {:?}", self.now(), self.clients[i].name, beat.ticket));
+        let lost = !self.clients[i].up || faults && self.random.one_in(10);
+        let from = self.identity(i);
+        let outdated = (&from.member_id, from.generation) != (&beat.from.member_id, beat.from.generation);
+        if lost || outdated || !matches!(self.clients[i].phase, Phase::In | Phase::Syncing(..)) {
+            return;
+        }
+        if error == ErrorCode::None && self.clients[i].waits {
+            self.clients[i].at = self.now() + HEARTBEAT_MS;
+        }
         self.on_error(i, error);
     }
 
@@ -228,6 +284,7 @@ impl World {
     }
 
     fn receive(&mut self, i: usize, faults: bool) {
+        self.receive_beat(i, faults);
         let ticket = match self.clients[i].phase {
             Phase::Joining(ticket, _) | Phase::Syncing(ticket, _) => ticket,
             Phase::Out | Phase::In => return,
@@ -244,7 +301,7 @@ impl World {
         match answer {
             Reply::Join(joined) => self.on_joined(i, &joined),
             Reply::Sync(synced) => self.on_synced(i, &synced),
-            Reply::Heartbeat(_) => unreachable!("a classic member"),
+            Reply::Heartbeat(_) | Reply::Alive(_) => unreachable!("a classic member"),
         }
     }
 
@@ -299,6 +356,11 @@ impl World {
         }
         let offset = |groups: &Groups| groups.committed("g", "t", PartitionIndex(0)).map(|c| c.offset.0);
         assert_eq!((offset(replayed), offset(&self.ctx.groups)), (self.acknowledged, self.acknowledged));
+        for beat in self.clients.iter().filter_map(|client| client.beat.as_ref()).filter(|beat| self.ctx.waits(beat.ticket)) {
+            let now_told = self.ctx.groups.decide_heartbeat(self.ctx.now, &beat.from).reply;
+            assert_eq!((now_told, self.ctx.state()), (ErrorCode::None, State::Stable), "{beat:?} is held");
+            assert!(self.now() - beat.sent <= HOLD_MS_MAX, "{beat:?} is never answered");
+        }
     }
 
     /// What holds when nothing happened for long.

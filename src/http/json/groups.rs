@@ -6,14 +6,14 @@ use super::{
     topics::open_transaction,
 };
 use crate::{
-    group::{End, Story, UNOWNED_MAX, names},
+    group::{End, MemberId, Story, UNOWNED_MAX, names},
     lag::{
         GroupLag, State,
         partition::{Behind, CatchUp, Marks, Reader, catch_up},
     },
     types::{Millis, TopicName},
 };
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 /// Points of a group's history in a list.
 const LISTED_POINTS: usize = 30;
@@ -45,14 +45,14 @@ fn of_name(asked: &Asked<'_>, id: &str) -> Result<Json, Failed> {
     let told = asked.broker.context.groups.query(id, |groups| {
         let story = groups.get(id)?.story();
         let rebalances: Vec<_> = story.rebalances().rev().map(|told| rebalance(asked.now, story, told)).collect();
-        Some(rebalances)
+        Some((rebalances, groups.hearing(id)))
     });
-    let rebalances_list = told.ok().flatten().ok_or_else(|| Failed::not_found("group"))?;
+    let (rebalances_list, hearing) = told.ok().flatten().ok_or_else(|| Failed::not_found("group"))?;
     let lag = asked.broker.context.lag.view_of(&asked.sight(), id);
     let Some(group) = lag.groups.get(id) else { return Err(Failed::not_found("group")) };
     let summary = lag.summary(asked.now, group);
     let partitions: Vec<_> = group.partitions(asked.now, &lag.topics).collect();
-    let members_list = (0..group.described.members.len()).filter_map(|place| member(group, place, &partitions)).collect();
+    let members_list = (0..group.described.members.len()).filter_map(|place| member(group, place, &partitions, &hearing)).collect();
     let partitions_list =
         partitions.iter().map(|(topic, reader, behind)| partition(asked, &lag, group, topic, reader, behind.as_ref())).collect();
     Json::of(&GroupDetail {
@@ -107,7 +107,12 @@ fn view(id: &str, group: &GroupLag, summary: &crate::lag::group::Summary, points
     }
 }
 
-fn member(group: &GroupLag, place: usize, partitions: &[(&TopicName, &Reader, Option<Behind>)]) -> Option<Member> {
+fn member(
+    group: &GroupLag,
+    place: usize,
+    partitions: &[(&TopicName, &Reader, Option<Behind>)],
+    hearing: &BTreeSet<MemberId>,
+) -> Option<Member> {
     let described = group.described.members.get(place)?;
     let mine = partitions.iter().filter(|(_, reader, _)| reader.owner == Some(place)).filter_map(|(.., behind)| behind.as_ref());
     let assigned = |(topic, partitions): &(TopicName, Vec<crate::types::PartitionIndex>)| Assigned {
@@ -122,6 +127,7 @@ fn member(group: &GroupLag, place: usize, partitions: &[(&TopicName, &Reader, Op
         assignment: group.assignment(place).iter().map(assigned).collect(),
         lag: mine.clone().map(|behind| behind.records).fold(0, i64::saturating_add),
         lag_seconds: mine.filter_map(|behind| behind.ms).max().map(seconds),
+        hears_at_once: hearing.contains(&described.member_id),
     })
 }
 

@@ -300,3 +300,54 @@ fn a_static_member_that_changes_protocol_before_the_group_has_assigned_gets_its_
     assert_eq!(kip.ok(static_joining("n", "i")), (2, Some(vec![0, 1, 2, 3])));
     kip.check_replay();
 }
+
+/// Its heartbeats come every 3 s, and the last one is held.
+fn held(kip: &mut Kip, joined: &Joined) -> Ticket {
+    let from = kip.identity(joined);
+    for _ in 0..2 {
+        let ticket = kip.send_beat(&from);
+        if kip.waits(ticket) {
+            return ticket;
+        }
+        assert_eq!(kip.beaten(ticket), ErrorCode::None);
+        kip.sleep(3_000);
+    }
+    let ticket = kip.send_beat(&from);
+    assert!(kip.waits(ticket));
+    ticket
+}
+
+#[test]
+fn a_classic_member_hears_at_once_what_a_consumer_group_wants_of_it() {
+    let mut kip = Kip::new(4);
+    let c = classic_group(&mut kip);
+    let ticket = held(&mut kip, &c);
+    kip.ok(joining("n"));
+    assert_eq!(kip.beaten(ticket), ErrorCode::RebalanceInProgress, "the group migrates, and n shall have something of it");
+    let (c, owned) = follow(&mut kip, &c, vec![0, 1]);
+    assert_eq!(owned, [0, 1]);
+    let ticket = held(&mut kip, &c);
+    kip.sleep(2_700);
+    assert_eq!(kip.beaten(ticket), ErrorCode::None, "its time is up");
+    let ticket = held(&mut kip, &c);
+    kip.release(ticket, false);
+    assert_eq!(kip.beaten(ticket), ErrorCode::None, "another request came");
+    let ticket = held(&mut kip, &c);
+    let next = held(&mut kip, &c);
+    assert_eq!(kip.beaten(ticket), ErrorCode::None, "the next one came");
+    kip.ok(beat("n", -1));
+    assert_eq!(kip.beaten(next), ErrorCode::RebalanceInProgress, "n has left, and the group goes back to the classic protocol");
+    assert_eq!(kip.state(), State::PreparingRebalance);
+    kip.check_replay();
+}
+
+#[test]
+fn a_classic_member_of_a_consumer_group_that_is_taken_out_hears_of_it() {
+    let mut kip = Kip::new(4);
+    let c = classic_group(&mut kip);
+    kip.ok(joining("n"));
+    let (c, _) = follow(&mut kip, &c, vec![0, 1]);
+    let ticket = held(&mut kip, &c);
+    kip.leave(&[(&c.member_id, None)]);
+    assert_eq!(kip.beaten(ticket), ErrorCode::UnknownMemberId);
+}

@@ -71,12 +71,11 @@ fn another_request_on_its_connection_lets_it_go() {
     let mut kip = Kip::new(4);
     kip.ok(joining("a"));
     let ticket = kip.send(held("a", 2));
-    let decision = kip.groups.decide_release(kip.now, &group(), ticket);
-    kip.apply(decision);
+    kip.release(ticket, false);
     assert_eq!(kip.answer(ticket).error, ErrorCode::None);
-    let decision = kip.groups.decide_release(kip.now, &group(), ticket);
+    let decision = kip.groups.decide_release(kip.now, &group(), ticket, false);
     assert!(decision.replies.is_empty(), "once");
-    assert!(kip.groups.decide_release(kip.now, &"none".into(), ticket).replies.is_empty());
+    assert!(kip.groups.decide_release(kip.now, &"none".into(), ticket, false).replies.is_empty());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!
 //! Members act as clients do: they stop reading what they are told to let go of and then say so, and they drop everything when they are
 //! fenced. Checked at every step: no partition is read by two members, replay equals live, an acknowledged commit is there, whoever is no
-//! member commits nothing. At the end: a group that is left alone is stable within its timeouts, with all who are alive, each partition
+//! member commits nothing, no classic member's heartbeat is held back that would hear something, or for longer than it may be. At the end: a group that is left alone is stable within its timeouts, with all who are alive, each partition
 //! read by one, and every request that the broker still knew answered. `SIM_SEED=n` runs one seed and prints it, `SIM_SEEDS=n` that many.
 
 use super::*;
@@ -15,6 +15,7 @@ use crate::{
 use std::collections::HashMap;
 
 const REQUEST_TIMEOUT_MS: i64 = 30_000;
+const HOLD_MS_MAX: i64 = 8_000;
 const CHAOS_MS: i64 = 300_000;
 /// Longer than a new classic member's join, the rebalance and the session after it.
 const CALM_MS: i64 = 900_000;
@@ -53,8 +54,19 @@ struct Client {
     /// Of a classic leader: the topics that it has assigned.
     leads: Option<BTreeMap<&'static str, i32>>,
     by_regex: bool,
+    /// Of a classic member: its heartbeats may be held back.
+    holds: bool,
+    beat: Option<Beat>,
     /// When it acts next.
     at: i64,
+}
+
+/// A classic member's heartbeat under way.
+#[derive(Debug, Clone)]
+struct Beat {
+    ticket: Ticket,
+    sent: i64,
+    from: Identity,
 }
 
 struct World {
@@ -117,6 +129,8 @@ impl World {
                 both_topics: random.one_in(4),
                 leads: None,
                 by_regex: random.one_in(5),
+                holds: random.one_in(2),
+                beat: None,
                 at: 1_000_000 + random.below(5_000) as i64,
             })
             .collect();
@@ -186,6 +200,7 @@ impl World {
         let answers = &self.kip.0.answers;
         self.open.retain(|ticket| !answers.contains_key(ticket));
         self.check();
+        self.check_beats();
     }
 
     fn fault(&mut self) {
@@ -197,7 +212,10 @@ impl World {
         let now = self.now();
         match kind {
             // It crashes, and may be started again by a later fault.
-            0 => self.clients[i] = self.stopped(i),
+            0 => {
+                self.let_go(i, true);
+                self.clients[i] = self.stopped(i);
+            }
             1 | 2 if !self.clients[i].up => (self.clients[i].up, self.clients[i].at) = (true, now),
             3 => self.clients[i].at = now + pause,
             4 => {
@@ -222,6 +240,7 @@ impl World {
                 self.kip.restart();
                 self.learn();
                 self.open.clear();
+                self.clients.iter_mut().for_each(|client| client.beat = None);
             }
             _ => {}
         }
@@ -240,12 +259,14 @@ impl World {
             full: false,
             unsaid: false,
             leads: None,
+            beat: None,
             ..client
         }
     }
 
     /// It closes: it stops reading, says so, and is gone.
     fn leave(&mut self, i: usize) {
+        self.let_go(i, false);
         let client = self.clients[i].clone();
         self.clients[i] = self.stopped(i);
         if !client.up || client.member_id.is_empty() || matches!(client.phase, Phase::Out) {
@@ -259,8 +280,7 @@ impl World {
             return;
         }
         if let Phase::Waiting(ticket, _) = client.phase {
-            let decision = self.kip.groups.decide_release(self.kip.now, &group(), ticket);
-            self.kip.apply(decision);
+            self.kip.release(ticket, false);
         }
         let for_good = client.instance.is_none() || self.random.one_in(4);
         let leave = beat(&client.member_id, if for_good { -1 } else { -2 });
@@ -297,6 +317,7 @@ impl World {
 
     /// Commits something that it reads.
     fn commit(&mut self, i: usize) {
+        self.let_go(i, false);
         let client = &self.clients[i];
         let Some((topic, index)) = client.reads.iter().next().copied() else { return };
         let Some(topic_name) = self.kip.groups.topics().by_id(topic).map(|topic| topic.name) else { return };
@@ -356,6 +377,7 @@ impl World {
     }
 
     fn join(&mut self, i: usize) {
+        self.let_go(i, false);
         let names = self.names(i);
         let client = &self.clients[i];
         let mut owned: BTreeMap<TopicName, Vec<PartitionIndex>> = BTreeMap::new();
@@ -390,13 +412,56 @@ impl World {
             self.commit(i);
         }
         let from = self.identity(i);
-        let error = self.kip.heartbeat_from(&from);
         let name = self.clients[i].name.clone();
-        self.log(|| format!("{name} heartbeat {error}"));
-        if error == ErrorCode::RebalanceInProgress {
-            return self.join(i);
+        if self.clients[i].holds {
+            let ticket = self.kip.send_beat(&from);
+            self.log(|| format!("{name} heartbeat {ticket:?}"));
+            let beat = Beat { ticket, sent: self.now(), from };
+            let earlier = self.clients[i].beat.replace(beat);
+            assert!(earlier.is_none_or(|earlier| !self.kip.waits(earlier.ticket)), "the one before is answered");
+            return;
         }
-        self.on_error(i, error);
+        let error = self.kip.heartbeat_from(&from);
+        self.log(|| format!("{name} heartbeat {error}"));
+        self.on_beaten(i, error);
+    }
+
+    fn on_beaten(&mut self, i: usize, error: ErrorCode) {
+        match error {
+            ErrorCode::RebalanceInProgress => self.join(i),
+            error => self.on_error(i, error),
+        }
+    }
+
+    /// Another request comes on the connection of a heartbeat that is held, or that ends.
+    fn let_go(&mut self, i: usize, gone: bool) {
+        if let Some(beat) = self.clients[i].beat.take().filter(|beat| self.kip.waits(beat.ticket)) {
+            self.kip.release(beat.ticket, gone);
+        }
+    }
+
+    fn receive_beat(&mut self, i: usize, faults: bool) {
+        let answered = |beat: &mut Beat| !self.kip.waits(beat.ticket);
+        let Some(beat) = self.clients[i].beat.take_if(answered) else { return };
+        let error = self.kip.beaten(beat.ticket);
+        let name = self.clients[i].name.clone();
+        self.log(|| format!("{name} hears {error} of {:?}", beat.ticket));
+        let lost = !self.clients[i].up || faults && self.random.one_in(10);
+        let from = self.identity(i);
+        let outdated = (&from.member_id, from.generation) != (&beat.from.member_id, beat.from.generation);
+        if !lost && !outdated && matches!(self.clients[i].phase, Phase::In) {
+            self.on_beaten(i, error);
+        }
+    }
+
+    /// A heartbeat is held back only while there is nothing to say, and not for long.
+    fn check_beats(&self) {
+        for beat in self.clients.iter().filter_map(|client| client.beat.as_ref()).filter(|beat| self.kip.waits(beat.ticket)) {
+            let told = self.kip.groups.decide_heartbeat(self.kip.now, &beat.from).reply;
+            let state = self.kip.groups.get("g").and_then(Group::classic).map_or(State::Stable, Classic::state);
+            assert_eq!((told, state), (ErrorCode::None, State::Stable), "{beat:?} is held");
+            assert!(self.now() - beat.sent <= HOLD_MS_MAX, "{beat:?} is never answered");
+        }
     }
 
     /// What clients do when they hear an error.
@@ -430,6 +495,7 @@ impl World {
     }
 
     fn receive(&mut self, i: usize, faults: bool) {
+        self.receive_beat(i, faults);
         let Phase::Waiting(ticket, _) = self.clients[i].phase else { return };
         let Some(answer) = self.kip.answers.get(&ticket).cloned() else { return };
         if !self.clients[i].up {
@@ -448,6 +514,7 @@ impl World {
             Reply::Heartbeat(answer) => self.on_heartbeaten(i, &answer),
             Reply::Join(joined) => self.on_joined(i, &joined),
             Reply::Sync(synced) => self.on_synced(i, &synced),
+            Reply::Alive(_) => unreachable!("it is no heartbeat's"),
         }
     }
 

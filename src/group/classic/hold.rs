@@ -1,0 +1,98 @@
+//! Heartbeats of a classic group's members whose answers are held back: see [`crate::group::beats`].
+
+use super::{Classic, State, draft::Draft};
+use crate::{
+    group::{
+        Decision, GroupId, Identity, Now, Reply, Settings, Ticket, Volatile,
+        beats::{Bounds, Held, MEMBERS_MAX},
+        consumer::planted::{self, Mistake},
+    },
+    types::ErrorCode,
+};
+
+/// The assignor of Kafka Streams. Its consumers close without leaving their group, and closing waits for every answer.
+const STREAMS_ASSIGNOR: &str = "stream";
+
+impl Classic {
+    /// Heartbeat: the answer, or none if that is held back for one who has a ticket.
+    pub(in crate::group) fn decide_heartbeat(
+        &self,
+        settings: &Settings,
+        now: Now,
+        from: &Identity,
+        ticket: Option<Ticket>,
+    ) -> Decision<Option<ErrorCode>> {
+        let (error, alive) = self.check_heartbeat(from);
+        let Some(member) = self.member(&from.member_id).filter(|_| alive) else { return Decision::only(Some(error)) };
+        let mut beats = member.beats;
+        // Nobody reads the answer to an earlier one any more, but it may hold up a connection.
+        let earlier = beats.held.take();
+        beats.comes(now.steady);
+        let bounds =
+            Bounds { session_timeout_ms: member.session_timeout_ms.into(), max_ms: settings.group_classic_heartbeat_hold_max_ms.into() };
+        let may_hold = error == ErrorCode::None
+            && self.state == State::Stable
+            && self.members.len() <= MEMBERS_MAX
+            && self.protocol.as_deref() != Some(STREAMS_ASSIGNOR);
+        if let Some(ticket) = ticket.filter(|_| may_hold) {
+            beats.hold(now.steady, ticket, from, bounds);
+        }
+        let volatile = Volatile::Alive {
+            group: from.group.clone(),
+            member: from.member_id.clone(),
+            deadline: now.steady.plus(member.session_timeout_ms.into()),
+            beats: Some(beats),
+        };
+        Decision {
+            volatile: Some(volatile),
+            replies: earlier.map(|held| (held.ticket, Reply::Alive(error))).into_iter().collect(),
+            ..Decision::only(beats.held.is_none().then_some(error))
+        }
+    }
+
+    /// Answers one that is held back, with nothing new: another request waits behind it, or its connection is gone.
+    pub(in crate::group) fn decide_release(&self, now: Now, group: &GroupId, ticket: Ticket, gone: bool) -> Decision<()> {
+        let is_it = |held: Option<Held>| held.is_some_and(|held| held.ticket == ticket);
+        let Some(member) = self.members().find(|member| is_it(member.beats.held)) else { return Decision::only(()) };
+        let mut beats = member.beats;
+        beats.release(now.steady, gone);
+        Decision {
+            volatile: Some(Volatile::Beats { group: group.clone(), changed: vec![(member.id.clone(), beats)] }),
+            replies: vec![(ticket, Reply::Alive(ErrorCode::None))],
+            ..Decision::only(())
+        }
+    }
+
+    /// Answers those that were held back for their time, and does nothing else: the group isn't copied.
+    pub(in crate::group) fn decide_time_up(&self, now: Now, group: &GroupId) -> Decision<()> {
+        let mut decision = Decision::only(());
+        let mut changed = Vec::new();
+        for member in self.members() {
+            let mut beats = member.beats;
+            if let Some(held) = beats.held.take_if(|held| held.until <= now.steady) {
+                decision.replies.push((held.ticket, Reply::Alive(ErrorCode::None)));
+                changed.push((member.id.clone(), beats));
+            }
+        }
+        decision.volatile = Some(Volatile::Beats { group: group.clone(), changed });
+        decision
+    }
+}
+
+impl Draft<'_> {
+    /// Answers the heartbeats that are held back and would hear something by now, as they would; and those of members that are gone.
+    pub fn release(&mut self) {
+        let waits =
+            |member: &super::Member| member.beats.held.map(|held| (held, held.identity(&self.id, &member.id, member.instance_id.as_ref())));
+        let all: Vec<_> = self.was.into_iter().flat_map(Classic::members).filter_map(waits).collect();
+        for (held, from) in all {
+            let (error, _) = self.group.check_heartbeat(&from);
+            let waits_on = error == ErrorCode::None && self.group.state == State::Stable;
+            if waits_on || planted::is(Mistake::HoldsOn) {
+                continue;
+            }
+            self.group.forget_held(&from.member_id);
+            self.replies.push((held.ticket, Reply::Alive(error)));
+        }
+    }
+}
