@@ -101,9 +101,9 @@ fn classic_members(broker: &Broker, software: Option<&str>) -> Result<(Crowd, Ve
     const JOIN: i16 = 3; // the last that joins without being given an id first
     const SYNC: i16 = 2;
     let mut clients = (0..GROUPS * MEMBERS).map(|_| broker.connect()).collect::<Result<Vec<_>>>()?;
-    for client in software.iter().flat_map(|_| &mut clients) {
-        let named = software.unwrap_or_default();
-        client.ask(3, &ApiVersionsRequest::default().with_client_software_name(text(named)).with_client_software_version(text("2.0.0")))?;
+    if let Some(name) = software {
+        let named = ApiVersionsRequest::default().with_client_software_name(text(name)).with_client_software_version(text("2.0.0"));
+        clients.iter_mut().try_for_each(|client| client.ask(3, &named).map(drop))?;
     }
     let protocol = JoinGroupRequestProtocol::default().with_name(text("range")).with_metadata(Bytes::from_static(&[0; 10]));
     for (nth, client) in clients.iter_mut().enumerate() {

@@ -68,6 +68,8 @@ fn kafka_clients_hear_at_once() {
         let mut command = tools::java("org.apache.kafka.tools.consumer.ConsoleConsumer")?;
         command.args(["--bootstrap-server", bootstrap, "--topic", name, "--group", name]);
         command.args(["--command-property", &format!("heartbeat.interval.ms={INTERVAL_MS}")]);
+        // A commit behind a heartbeat lets it go.
+        command.args(["--command-property", "enable.auto.commit=false"]);
         Running::start(&mut command)
     });
 }

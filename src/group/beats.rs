@@ -71,6 +71,15 @@ impl Beats {
         }
     }
 
+    pub(super) fn interval_ms(&self) -> Option<i64> {
+        self.interval_ms
+    }
+
+    /// When the next one is due; the interval is `usual_ms` if it isn't known. `None` if none has come yet.
+    pub(super) fn next(&self, usual_ms: i64) -> Option<Millis> {
+        Some(self.came?.plus(self.interval_ms.unwrap_or(usual_ms)))
+    }
+
     /// Its member joins.
     pub(super) fn joins(&mut self) {
         self.joined = true;

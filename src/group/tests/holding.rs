@@ -88,6 +88,62 @@ fn a_rebalance_is_heard_of_at_once() {
     assert_eq!(ctx.beaten(ticket), ErrorCode::RebalanceInProgress, "the leader wants one");
 }
 
+/// Members of an eager group stop reading when they hear of a rebalance: none does so for one that hears of it later.
+#[test]
+fn all_hear_together_if_not_all_are_held() {
+    // Two of 3 s, the second one's heartbeats 1 s after the first one's.
+    let begin = || {
+        let (mut ctx, a, b) = two();
+        let (from_a, from_b) = (ctx.identity(&a), ctx.identity(&b));
+        ctx.send_beat(&from_a);
+        ctx.sleep(1_000);
+        ctx.send_beat(&from_b);
+        ctx.sleep(2_000);
+        let first = ctx.send_beat(&from_a);
+        ctx.sleep(1_000);
+        let second = ctx.send_beat(&from_b);
+        assert!(ctx.waits(first) && ctx.waits(second));
+        (ctx, a, b, first, second)
+    };
+    let (mut ctx, _, _, first, second) = begin();
+    ctx.send_join(join("c"));
+    assert_eq!((ctx.beaten(first), ctx.beaten(second)), (ErrorCode::RebalanceInProgress, ErrorCode::RebalanceInProgress));
+
+    // The first one commits.
+    let (mut ctx, _, _, first, second) = begin();
+    ctx.release(first, false);
+    ctx.send_join(join("c"));
+    ctx.sleep(1_999);
+    assert!(ctx.waits(second));
+    ctx.sleep(1);
+    assert_eq!(ctx.beaten(second), ErrorCode::RebalanceInProgress, "the first one's next is due");
+
+    // The second one does.
+    let (mut ctx, a, b, first, second) = begin();
+    ctx.release(second, false);
+    ctx.send_join(join("c"));
+    ctx.sleep(1_699);
+    assert!(ctx.waits(first));
+    ctx.sleep(1);
+    assert_eq!(ctx.beaten(first), ErrorCode::RebalanceInProgress, "it is held for no longer than it may be");
+    assert_eq!(a.generation, b.generation);
+
+    // It hears of it sooner than it is due.
+    let (mut ctx, _, b, first, second) = begin();
+    ctx.release(second, false);
+    ctx.send_join(join("c"));
+    assert!(ctx.waits(first));
+    ctx.send_join(Join { member_id: b.member_id, ..join("b") });
+    assert_eq!(ctx.beaten(first), ErrorCode::RebalanceInProgress);
+
+    // Its commit comes while it is waited for.
+    let (mut ctx, _, _, first, second) = begin();
+    ctx.release(second, false);
+    ctx.send_join(join("c"));
+    ctx.release(first, false);
+    assert_eq!(ctx.beaten(first), ErrorCode::RebalanceInProgress);
+}
+
 #[test]
 fn the_interval_outlives_a_generation() {
     let (mut ctx, a, b) = two();
