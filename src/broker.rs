@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a shell: it reads the clock and spawns the broker's tasks, and stops them")]
 
 mod cleaner;
+mod follow;
 mod lag;
 mod mover;
 pub(crate) mod transactions;
@@ -115,6 +116,7 @@ impl Broker {
         let cleaner = cleaner::Cleaner::start(&context)?;
         clockwork.spawn(cleaner.clone().follow(context.cluster.images(), stop.subscribe()));
         let mover = mover::Mover::start(&context)?;
+        clockwork.spawn(follow::follow(context.clone(), mover.shared(), stop.subscribe()));
         let _ = source.compactor.set(cleaner.compactor().clone());
         let lag = lag::Rounds::start(&context)?;
         source.pages.open(pages::Broker { context: context.clone(), http: ready.http.clone() });
@@ -197,11 +199,13 @@ fn open(config: Arc<ServerConfig>, clock: Arc<dyn Clock>, registry: &Registry, s
     if cluster.journal_cut_bytes > 0 {
         tracing::warn!(bytes = cluster.journal_cut_bytes, "cut an unfinished change off the metadata journal; it was not acknowledged");
     }
+    let dynamic = config.with_layers(cluster.image().layers())?;
+    logs.go_by(dynamic.producer_id_expiration_ms, dynamic.num_recovery_threads_per_data_dir);
     settle(&logs, &cluster, clock.now())?;
     let logs = Arc::new(logs);
     let groups = Arc::new(GroupCoordinator::new(coordinator_settings(&config), logs.clone(), clock.clone()));
     groups.open(&cluster.image());
-    let load_threads = config.num_recovery_threads_per_data_dir;
+    let load_threads = dynamic.num_recovery_threads_per_data_dir;
     let (transactions, markers) = transactions::build(&config.transactions, load_threads, &cluster, &logs, &groups, &clock);
     cluster.publish_to(Arc::new(LogsPublisher { logs: logs.clone(), groups: groups.clone(), clock: clock.clone() }));
     Ok(Context::new(Parts { config, cluster, logs, clock, groups, transactions, markers }, registry, stopping))

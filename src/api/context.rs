@@ -14,7 +14,10 @@ use crate::{
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicBool},
+};
 use tokio::sync::watch;
 
 use super::fetch_session::FetchSessions;
@@ -34,6 +37,8 @@ pub struct Context {
     pub lag: Sampler,
     /// Set when the broker stops: what waits answers with what it has.
     pub stopping: watch::Receiver<bool>,
+    /// `transaction.partition.verification.enable`
+    pub verifies_transactions: AtomicBool,
     refusals: RateLimited,
 }
 
@@ -58,7 +63,22 @@ impl Context {
         let events = Events::new(registry, APIS.iter().map(|api| api.name));
         let refusals = RateLimited::per_second(REFUSAL_LINES_PER_SECOND);
         let lag = Sampler::default();
-        Self { config, cluster, logs, clock, groups, transactions, markers, sessions, events, lag, stopping, refusals }
+        let verifies_transactions = AtomicBool::new(config.transaction_partition_verification_enable);
+        Self {
+            verifies_transactions,
+            config,
+            cluster,
+            logs,
+            clock,
+            groups,
+            transactions,
+            markers,
+            sessions,
+            events,
+            lag,
+            stopping,
+            refusals,
+        }
     }
 
     pub fn now(&self) -> Millis {

@@ -24,7 +24,7 @@ use kafka_protocol::messages::{
     TxnOffsetCommitRequest, TxnOffsetCommitResponse,
     txn_offset_commit_response::{TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic},
 };
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 pub const API: Api = Api {
     key: 28,
@@ -94,7 +94,7 @@ fn verify(context: &Context, asked: &Asked, version: i16) -> Result<(Proof, Opti
         return Err(ErrorCode::InvalidGroupId);
     }
     let supports = Supports::of_txn_offset_commit(version);
-    if !supports.bumps_epochs() && !context.config.transaction_partition_verification_enable {
+    if !supports.bumps_epochs() && !context.verifies_transactions.load(Ordering::Relaxed) {
         return Ok((Proof::Unchecked, None));
     }
     let log = context.groups.log_of(group)?;

@@ -44,7 +44,7 @@ impl Stop {
     }
 
     /// Ends everyone's sleep.
-    fn wake(&self) {
+    pub fn wake(&self) {
         let mut state = self.state.lock();
         state.wakes = state.wakes.wrapping_add(1);
         drop(state);

@@ -2,7 +2,7 @@
 //!
 //! Knows no wire format; `api::describe_configs` puts it into one.
 
-use super::{Layers, Overrides, ServerConfig, dynamic, group_keys, key::Key, keys, topic_keys};
+use super::{Layers, Overrides, ServerConfig, dynamic, dynamic_keys, group_keys, key::Key, keys, topic_keys};
 use std::collections::BTreeMap;
 
 /// Where a value comes from (`DescribeConfigsResponse.ConfigSource`).
@@ -65,7 +65,9 @@ impl ServerConfig {
             let value = set.get(key.name).map(|(_, value)| value.text()).or_else(|| self.value_text(key.name));
             Described { key: *key, value, source: source_of(&synonyms), read_only: !key.dynamic, synonyms }
         };
-        keys::KEYS.iter().map(describe).collect()
+        // Those that have no place in a file are there once they are set.
+        let is_set = |key: &&Key| layers.ascending().any(|layer| layer.contains_key(key.name));
+        keys::KEYS.iter().chain(dynamic_keys::KEYS.iter().filter(is_set)).map(describe).collect()
     }
 
     /// What was set on all brokers.
@@ -218,6 +220,10 @@ mod tests {
         assert_eq!(chain(&described), expected);
         let of_topic = config.describe_topic(&Overrides::new(), layers).into_iter().find(|d| d.key.name == "retention.ms").unwrap();
         assert_eq!((of_topic.value.as_deref(), of_topic.source), (Some("4"), Source::DynamicBroker));
+        let throttle = Overrides::from([("leader.replication.throttled.rate".to_owned(), "7".to_owned())]);
+        let all_keys = config.describe_broker(Layers { all_brokers: None, own: Some(&throttle) });
+        assert_eq!(all_keys.len(), keys::KEYS.len() + 1);
+        assert_eq!(chain(all_keys.last().unwrap()), [("leader.replication.throttled.rate", "7", Source::DynamicBroker)]);
         let of_all = config.describe_all_brokers(layers);
         assert_eq!(of_all.iter().map(|d| (d.key.name, d.value.as_deref())).collect::<Vec<_>>(), [("log.retention.ms", Some("5"))]);
         assert_eq!(chain(&of_all[0]), [("log.retention.ms", "5", Source::DynamicDefaultBroker)]);

@@ -7,6 +7,7 @@
 use super::{
     ConfigError, LogCleanerConfig, ServerConfig, TopicDefaults,
     describe::family,
+    dynamic_keys,
     key::{InvalidValue, Key, Value},
     keys,
     server::{Values, check_across_keys},
@@ -35,6 +36,11 @@ impl<'a> Layers<'a> {
 pub struct Dynamic {
     pub log_cleaner: LogCleanerConfig,
     pub topic_defaults: TopicDefaults,
+    pub producer_id_expiration_ms: i64,
+    pub num_recovery_threads_per_data_dir: usize,
+    pub transaction_partition_verification_enable: bool,
+    /// How many bytes a second moves between data directories copy; `None` is no bound.
+    pub moves_bytes_per_second: Option<i64>,
 }
 
 /// Why configs were not set (INVALID_REQUEST); the texts are Kafka's.
@@ -50,7 +56,7 @@ pub enum InvalidDynamic {
 
 /// The key of this name, if it can change while a broker runs.
 pub fn find(name: &str) -> Option<&'static Key> {
-    keys::find(name).filter(|key| key.dynamic)
+    keys::find(name).or_else(|| dynamic_keys::find(name)).filter(|key| key.dynamic)
 }
 
 /// Puts layers over values: a key that is set takes the place of all of its names.
@@ -75,9 +81,20 @@ impl ServerConfig {
         let values = Values(&set);
         check_across_keys(&values)?;
         let log_cleaner = LogCleanerConfig::of(&values);
+        let (producer_id_expiration_ms, recovery) =
+            (values.number("producer.id.expiration.ms"), values.size("num.recovery.threads.per.data.dir"));
+        let transaction_partition_verification_enable = values.flag("transaction.partition.verification.enable");
+        let moves_bytes_per_second = values.integer(dynamic_keys::MOVES);
         let topic_defaults = TopicDefaults::from_server(set);
         topic_defaults.resolve(&BTreeMap::new()).map_err(|error| ConfigError::Check(error.to_string()))?;
-        Ok(Dynamic { log_cleaner, topic_defaults })
+        Ok(Dynamic {
+            log_cleaner,
+            topic_defaults,
+            producer_id_expiration_ms,
+            num_recovery_threads_per_data_dir: recovery,
+            transaction_partition_verification_enable,
+            moves_bytes_per_second,
+        })
     }
 
     /// Whether `new`, one of the layers as it will be, can be put in the place of what is set now.
@@ -88,19 +105,41 @@ impl ServerConfig {
         }
         new.iter().filter_map(|(name, text)| Some(find(name)?.check(text))).try_for_each(|checked| checked.map(drop))?;
         let together = |error: ConfigError| InvalidDynamic::Together(error.to_string());
-        let threads = |layers| Ok::<_, InvalidDynamic>(self.with_layers(layers).map_err(together)?.log_cleaner.threads);
-        let (current, wanted) = (threads(now)?, threads(then)?);
-        // `LogCleaner.validateReconfiguration`
-        let why = if wanted < 1 {
-            "Log cleaner threads should be at least 1".to_owned()
-        } else if wanted < current / 2 {
-            format!("Log cleaner threads cannot be reduced to less than half the current value {current}")
-        } else if wanted > current.saturating_mul(2) {
-            format!("Log cleaner threads cannot be increased to more than double the current value {current}")
-        } else {
-            return Ok(());
-        };
-        if wanted == current { Ok(()) } else { Err(InvalidDynamic::Together(why)) }
+        let (now, then) = (self.with_layers(now).map_err(together)?, self.with_layers(then).map_err(together)?);
+        check_cleaner_threads(now.log_cleaner.threads, then.log_cleaner.threads)
+            .and_then(|()| check_recovery_threads(now.num_recovery_threads_per_data_dir, then.num_recovery_threads_per_data_dir))
+            .map_err(InvalidDynamic::Together)
+    }
+}
+
+/// `LogCleaner.validateReconfiguration`
+fn check_cleaner_threads(current: usize, wanted: usize) -> Result<(), String> {
+    if wanted == current {
+        Ok(())
+    } else if wanted < 1 {
+        Err("Log cleaner threads should be at least 1".to_owned())
+    } else if wanted < current / 2 {
+        Err(format!("Log cleaner threads cannot be reduced to less than half the current value {current}"))
+    } else if wanted > current.saturating_mul(2) {
+        Err(format!("Log cleaner threads cannot be increased to more than double the current value {current}"))
+    } else {
+        Ok(())
+    }
+}
+
+/// `DynamicThreadPool.validateReconfiguration`
+fn check_recovery_threads(current: usize, wanted: usize) -> Result<(), String> {
+    let refuse = |why: &str| {
+        Err(format!(
+            "Dynamic thread count update validation failed for num.recovery.threads.per.data.dir={wanted}, value should {why} the current value {current}"
+        ))
+    };
+    if wanted < current / 2 {
+        refuse("be at least half")
+    } else if wanted > current.saturating_mul(2) {
+        refuse("not be greater than double")
+    } else {
+        Ok(())
     }
 }
 
@@ -145,6 +184,14 @@ mod tests {
     }
 
     #[test]
+    fn moves_have_no_bound_until_one_is_set() {
+        let (config, moves) = (config(&[]), |config: &ServerConfig, layers| config.with_layers(layers).unwrap().moves_bytes_per_second);
+        assert_eq!(moves(&config, Layers::default()), None);
+        let all = set(&[("replica.alter.log.dirs.io.max.bytes.per.second", "77")]);
+        assert_eq!(moves(&config, Layers { all_brokers: Some(&all), own: None }), Some(77));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_as_in_kafka() {
         let (config, none) = (config(&["log.cleaner.threads=4"]), Overrides::new());
         let why = |name: &str, value: &str| check(&config, &none, &set(&[(name, value)])).unwrap_err();
@@ -155,6 +202,10 @@ mod tests {
         assert_eq!(why("log.cleaner.threads", "0"), "Log cleaner threads should be at least 1");
         assert_eq!(why("log.cleaner.threads", "1"), "Log cleaner threads cannot be reduced to less than half the current value 4");
         assert_eq!(why("log.cleaner.threads", "9"), "Log cleaner threads cannot be increased to more than double the current value 4");
+        assert!(why("num.recovery.threads.per.data.dir", "5").ends_with("should not be greater than double the current value 2"));
+        let (now, then) = (set(&[("num.recovery.threads.per.data.dir", "4")]), set(&[("num.recovery.threads.per.data.dir", "1")]));
+        assert!(check(&config, &now, &then).unwrap_err().ends_with("should be at least half the current value 4"));
+        assert_eq!(check(&config, &none, &set(&[("leader.replication.throttled.rate", "0"), ("producer.id.expiration.ms", "1")])), Ok(()));
         assert_eq!(check(&config, &none, &set(&[("log.cleaner.threads", "8"), ("log.cleaner.backoff.ms", "1")])), Ok(()));
         assert_eq!(check(&config, &set(&[("log.cleaner.threads", "8")]), &none), Ok(()));
     }

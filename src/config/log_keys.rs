@@ -40,7 +40,8 @@ pub(super) const LOG_KEYS: &[Key] = &[
         AtLeast(1),
         High,
         "Threads by data directory that open and recover logs.",
-    ),
+    )
+    .dynamic(),
     // Segments.
     Key::new(
         "log.segment.bytes",

@@ -5,6 +5,7 @@
 
 pub mod describe;
 pub mod dynamic;
+mod dynamic_keys;
 pub mod group_keys;
 pub mod key;
 pub mod keys;
@@ -31,8 +32,9 @@ pub use topic_keys::InvalidTopicConfig;
 /// README's tables of server keys, of topic configs and of group configs.
 pub fn readme_tables() -> String {
     format!(
-        "{}\nWhat a topic can have of its own, over the server key that it defaults to:\n\n{}\nWhat a consumer group can have of its own:\n\n{}",
+        "{}\nWhat is set while the broker runs, and only so (`kafka-configs`, `kafka-reassign-partitions --throttle`):\n\n{}\nWhat a topic can have of its own, over the server key that it defaults to:\n\n{}\nWhat a consumer group can have of its own:\n\n{}",
         keys::markdown(),
+        dynamic_keys::markdown(),
         topic_keys::markdown(),
         group_keys::markdown()
     )

@@ -307,7 +307,7 @@ impl Values<'_> {
         self.get(name).map(|value| value.text())
     }
 
-    fn integer(&self, name: &str) -> Option<i64> {
+    pub(super) fn integer(&self, name: &str) -> Option<i64> {
         match self.get(name) {
             Some(Value::Integer(n)) => Some(n),
             _ => None,
@@ -315,7 +315,7 @@ impl Values<'_> {
     }
 
     /// Of a key that has a default.
-    fn number(&self, name: &str) -> i64 {
+    pub(super) fn number(&self, name: &str) -> i64 {
         self.integer(name).unwrap_or_default()
     }
 
@@ -325,7 +325,7 @@ impl Values<'_> {
     }
 
     /// A number that is a count or bytes; negative is 0.
-    fn size(&self, name: &str) -> usize {
+    pub(super) fn size(&self, name: &str) -> usize {
         usize::try_from(self.number(name)).unwrap_or_default()
     }
 
@@ -337,7 +337,7 @@ impl Values<'_> {
         }
     }
 
-    fn flag(&self, name: &str) -> bool {
+    pub(super) fn flag(&self, name: &str) -> bool {
         self.get(name) == Some(Value::Boolean(true))
     }
 }

@@ -33,7 +33,8 @@ pub const KEYS: &[Key] = &[
         Low,
         "How often transactional ids that expired are looked for.",
     ),
-    Key::new("transaction.partition.verification.enable", Boolean, Some("true"), Any, Low, "Asks whether a batch's transaction is known."),
+    Key::new("transaction.partition.verification.enable", Boolean, Some("true"), Any, Low, "Asks whether a batch's transaction is known.")
+        .dynamic(),
     Key::new("transaction.state.log.num.partitions", Int, Some("50"), AtLeast(1), High, "The partitions of __transaction_state."),
     Key::new(
         "transaction.state.log.replication.factor",
@@ -52,7 +53,8 @@ pub const KEYS: &[Key] = &[
         AtLeast(1),
         Low,
         "How long a partition remembers an idempotent producer that is silent.",
-    ),
+    )
+    .dynamic(),
     Key::new(
         "add.partitions.to.txn.retry.backoff.ms",
         Int,

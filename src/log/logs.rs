@@ -27,7 +27,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -114,6 +114,9 @@ pub struct Logs {
     /// One writes checkpoints at a time: none may replace a later one.
     pub(super) checkpointing: Mutex<()>,
     pub(super) moves: Moves,
+    /// What of the settings changes while the broker runs.
+    producer_id_expiration_ms: AtomicI64,
+    recovery_threads: AtomicUsize,
 }
 
 /// What is done now and then.
@@ -149,6 +152,8 @@ impl Logs {
         }
         let files = Arc::new(OpenFiles::new(settings.open_files_max));
         let dirs = settings.dirs.iter().map(|dir| DataDir::lock(&disk, dir, &files)).collect::<Result<_, _>>()?;
+        let producer_id_expiration_ms = AtomicI64::new(settings.producer_id_expiration_ms);
+        let recovery_threads = AtomicUsize::new(settings.recovery_threads);
         Ok(Self {
             disk,
             settings,
@@ -159,7 +164,15 @@ impl Logs {
             chores: Mutex::default(),
             checkpointing: Mutex::default(),
             moves: Moves::default(),
+            producer_id_expiration_ms,
+            recovery_threads,
         })
+    }
+
+    /// Goes by these from now on: `producer.id.expiration.ms` and `num.recovery.threads.per.data.dir`.
+    pub fn go_by(&self, producer_id_expiration_ms: i64, recovery_threads: usize) {
+        self.producer_id_expiration_ms.store(producer_id_expiration_ms, Ordering::Relaxed);
+        self.recovery_threads.store(recovery_threads, Ordering::Relaxed);
     }
 
     /// Whether the last process stopped cleanly, or there was none: every directory has the mark or holds no partitions.
@@ -246,7 +259,7 @@ impl Logs {
             Ok(())
         };
         self.examine_dirs();
-        let threads = self.settings.recovery_threads.clamp(1, placed.len().max(1));
+        let threads = self.recovery_threads.load(Ordering::Relaxed).clamp(1, placed.len().max(1));
         thread::scope(|scope| {
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
             let mine = work();
@@ -279,7 +292,7 @@ impl Logs {
             lower_recovery_point: &|to| data_dir.lower_recovery_point(&spec.topic, to),
             log_start,
             now,
-            producer_id_expiration_ms: self.settings.producer_id_expiration_ms,
+            producer_id_expiration_ms: self.producer_id_expiration_ms.load(Ordering::Relaxed),
             health: &data_dir.health,
         };
         let log = if there { recover::open(&opening) } else { recover::create(&opening) }?;
@@ -421,7 +434,8 @@ impl Logs {
         chores.save_arrivals(&partitions, now);
         if since(chores.expired) >= self.settings.producer_id_expiration_check_interval_ms {
             chores.expired = Some(now);
-            partitions.iter().for_each(|log| log.expire_producers(now, self.settings.producer_id_expiration_ms));
+            let ttl_ms = self.producer_id_expiration_ms.load(Ordering::Relaxed);
+            partitions.iter().for_each(|log| log.expire_producers(now, ttl_ms));
         }
         chores.expired = chores.expired.or(Some(now));
     }
@@ -460,7 +474,7 @@ impl Logs {
                 }
             }
         };
-        let threads = self.settings.recovery_threads.clamp(1, held.len().max(1));
+        let threads = self.recovery_threads.load(Ordering::Relaxed).clamp(1, held.len().max(1));
         thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
         self.write_checkpoints()?;
         let failed = failed.into_inner();

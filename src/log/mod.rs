@@ -1,7 +1,7 @@
 //! The partitions' logs: append-only segments in Apache Kafka's own file formats.
 //!
 //! [`Logs`] are all partitions of this broker in their data directories, [`PartitionLog`] is one. `arrivals`, `model`, `index`, `checkpoints`, `files`,
-//! `epochs`, `producer_state`, `retention`, `txn_index`, `validate` and `verification` are pure; the rest moves bytes through [`io::Disk`]. Nothing here reads a clock,
+//! `epochs`, `producer_state`, `retention`, `throttle`, `txn_index`, `validate` and `verification` are pure; the rest moves bytes through [`io::Disk`]. Nothing here reads a clock,
 //! knows the wire protocol or starts a task.
 
 pub mod error;
@@ -39,6 +39,7 @@ mod rounds;
 mod scan;
 mod segment;
 mod sync;
+mod throttle;
 mod transactions;
 mod trim;
 mod truncate;
@@ -64,6 +65,7 @@ pub use model::Watermarks;
 pub use partition::{Appended, PartitionLog, Stats};
 pub use read::{Isolation, ReadSlice, TimedOffset};
 pub use rounds::{SyncRun, SyncWait};
+pub use throttle::Throttle;
 pub use transactions::OpenTransaction;
 pub use txn_index::AbortedTxn;
 pub use validate::{Origin, split_one_batch};

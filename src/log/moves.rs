@@ -145,6 +145,8 @@ impl Logs {
         if !old.running.load(Ordering::Acquire) {
             self.remove_dir(&old.future);
         }
+        // Who is at it may be pausing for long.
+        self.wake_mover();
         tracing::info!(partition = %old.log.topic(), "a move to another data directory is cancelled");
     }
 

@@ -18,7 +18,7 @@ use crate::{
     types::{ErrorCode, ProducerIdAndEpoch},
 };
 use bytes::Bytes;
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
 use tokio::time::Instant;
 
 /// A partition of a request: its topic's place and its own.
@@ -59,7 +59,7 @@ impl Transaction {
 
     fn verified(context: &Context, request: &ProduceRequest, id: TransactionalId, batches: &[Batch], supports: Supports) -> Self {
         let mut transaction = Self::default();
-        let asks = supports.bumps_epochs() || context.config.transaction_partition_verification_enable;
+        let asks = supports.bumps_epochs() || context.verifies_transactions.load(Ordering::Relaxed);
         let mut guards = Vec::new();
         for batch in batches {
             if !asks {

@@ -1,7 +1,7 @@
 //! Compaction of logs whose `cleanup.policy` has `compact` (`LogCleaner`): the latest record of each key stays, offsets never change.
 //!
 //! `choose` (which logs are dirty enough, which segments are merged), `offset_map` (the newest offset of each key, in bounded memory),
-//! `transactions` and `filter` (what stays of each batch) and `throttle` are pure. `clean` reads and writes, `swap` puts the new segment in the
+//! `transactions` and `filter` (what stays of each batch) are pure. `clean` reads and writes, `swap` puts the new segment in the
 //! place of the old ones so that a crash at any step leaves the old or the new log, `run` picks the next log. Memory is bounded: the map by
 //! `log.cleaner.dedupe.buffer.size`, files by `log.cleaner.io.buffer.size` and the largest batch.
 //!
@@ -11,7 +11,6 @@
 pub mod choose;
 pub mod filter;
 pub mod offset_map;
-pub mod throttle;
 pub mod transactions;
 
 mod clean;

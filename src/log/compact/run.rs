@@ -1,12 +1,11 @@
 //! Picks the next log to clean and cleans it (`LogCleaner.cleanFilthiestLog`). The caller has the thread and the clock.
 
 use super::{
-    super::{logs::Logs, partition::PartitionLog},
+    super::{logs::Logs, partition::PartitionLog, throttle::Throttle},
     CleanError, Cleaned, CompactSettings, Pace,
     choose::{self, Dirt},
     clean::{self, Cleaning},
     swap,
-    throttle::Throttle,
 };
 use crate::types::Millis;
 use arc_swap::ArcSwap;

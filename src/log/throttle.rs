@@ -1,13 +1,14 @@
-//! How long the cleaner pauses to stay below `log.cleaner.io.max.bytes.per.second` (`Throttler`). Pure: the time is an argument.
+//! How long work in the background pauses to stay below so many bytes a second: the cleaner below `log.cleaner.io.max.bytes.per.second`
+//! (`Throttler`), moves below `replica.alter.log.dirs.io.max.bytes.per.second`. Pure: the time is an argument.
 
 use crate::types::Millis;
 
 /// So much is let through at once before anything is measured.
 const WINDOW_MS: i64 = 300;
-/// A pause is cut here, so that a stop is seen.
-const PAUSE_MS_MAX: u64 = 10_000;
+/// No pause is longer; what is due beyond it is asked for with the next bytes.
+const PAUSE_MS_MAX: f64 = 86_400_000.0;
 
-/// Counts the bytes of all cleaner threads together.
+/// Counts the bytes of all threads together.
 #[derive(Clone, Copy, Debug)]
 pub struct Throttle {
     bytes_per_second: f64,
@@ -36,7 +37,8 @@ impl Throttle {
         if pause <= 0.0 {
             return 0;
         }
-        let pause = (pause as u64).min(PAUSE_MS_MAX);
+        let pause = pause.min(PAUSE_MS_MAX) as u64;
+        // Who is woken early still owes the rest.
         self.since = Some(now.plus(i64::try_from(pause).unwrap_or(0)));
         pause
     }
@@ -66,6 +68,13 @@ mod tests {
     fn without_a_limit_it_never_pauses() {
         let mut throttle = Throttle::new(f64::MAX);
         assert!((0..1_000).all(|i| throttle.pause_ms(1 << 30, Millis(i)) == 0));
+    }
+
+    #[test]
+    fn a_pause_that_is_cut_short_is_owed() {
+        let mut throttle = Throttle::new(1_000.0);
+        assert_eq!(throttle.pause_ms(60_000, Millis(0)), 60_000);
+        assert_eq!(throttle.pause_ms(1_000, Millis(20_000)), 41_000);
     }
 
     #[test]
