@@ -47,8 +47,16 @@ impl Toolbox {
     /// # Errors
     /// If it doesn't end.
     pub fn run(&mut self, class: &str, bootstrap: &str, args: &[&str]) -> Result<Said> {
+        self.run_as(class, &[&["--bootstrap-server", bootstrap], args].concat())
+    }
+
+    /// [`Toolbox::run`] for a tool that wants to be told elsewhere in its arguments where the broker is.
+    ///
+    /// # Errors
+    /// As [`Toolbox::run`].
+    pub fn run_as(&mut self, class: &str, args: &[&str]) -> Result<Said> {
         let class = format!("org.apache.kafka.tools.{class}");
-        let command: Vec<&str> = [class.as_str(), "--bootstrap-server", bootstrap].iter().chain(args).copied().collect();
+        let command: Vec<&str> = [class.as_str()].iter().chain(args).copied().collect();
         writeln!(self.stdin, "{}", serde_json::to_string(&command)?)?;
         let line = self.lines.recv_timeout(WAIT).with_context(|| format!("{command:?} doesn't end"))?;
         let said: serde_json::Value = serde_json::from_str(&line)?;
