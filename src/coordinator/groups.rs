@@ -173,7 +173,7 @@ impl GroupCoordinator {
         for shard in self.shards.all() {
             let told = shard.tell(|groups| {
                 self.show(current, shard.index(), groups);
-                groups.iter().filter(|(_, group)| group.consumer().is_some()).map(|(id, _)| id.clone()).collect::<Vec<_>>()
+                groups.iter().filter(|(_, group)| group.cares_for_topics()).map(|(id, _)| id.clone()).collect::<Vec<_>>()
             });
             for id in told.unwrap_or_default() {
                 let now = self.shards.now();

@@ -59,6 +59,11 @@ impl Group {
         }
     }
 
+    /// Whether a change of topics may mean something for it that no member will tell.
+    pub fn cares_for_topics(&self) -> bool {
+        self.classic().is_none_or(Classic::is_unled)
+    }
+
     pub(super) fn protocol(&self) -> &Protocol {
         &self.protocol
     }
@@ -225,7 +230,7 @@ impl Groups {
     }
 
     fn draft(&self, now: Now, group: &GroupId) -> Draft<'_> {
-        Draft::of(&self.settings, now, group.clone(), self.get(group).and_then(Group::classic))
+        Draft::of(&self.settings, &*self.topics, now, group.clone(), self.get(group).and_then(Group::classic))
     }
 
     fn surroundings(&self, now: Now, group: &GroupId) -> Surroundings<'_> {
@@ -357,8 +362,13 @@ impl Groups {
         }
     }
 
-    /// After [`Groups::learn`], for each group that may care: members whose heartbeats are held back hear of it at once.
+    /// After [`Groups::learn`], for each group that [`Group::cares_for_topics`]: members whose heartbeats are held back hear of it at once.
     pub fn decide_topics_changed(&self, now: Now, group: &GroupId) -> Decision<()> {
+        if self.get(group).and_then(Group::classic).is_some_and(Classic::is_unled) {
+            let mut draft = self.draft(now, group);
+            draft.topics_changed();
+            return draft.finish(());
+        }
         let Some(consumer) = self.get(group).and_then(Group::consumer) else { return Decision::only(()) };
         if consumer.memory.topics_seen == self.topics_version || consumer.members().len() == 0 {
             return Decision::only(());

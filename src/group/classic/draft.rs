@@ -2,7 +2,7 @@
 
 use super::{Classic, Joined, Member, Note, State, Synced, Who, owners};
 use crate::{
-    group::{Decision, GroupId, MemberId, Now, Record, Reply, Settings, Ticket, Volatile},
+    group::{Decision, GroupId, MemberId, Now, Record, Reply, Settings, Ticket, Topics, Volatile},
     types::ErrorCode,
 };
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 /// The copy and the outcome so far.
 pub(in crate::group) struct Draft<'a> {
     pub settings: &'a Settings,
+    pub topics: &'a dyn Topics,
     pub now: Now,
     pub id: GroupId,
     pub(super) was: Option<&'a Classic>,
@@ -22,9 +23,9 @@ pub(in crate::group) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// A group that isn't there begins empty.
-    pub fn of(settings: &'a Settings, now: Now, id: GroupId, was: Option<&'a Classic>) -> Self {
+    pub fn of(settings: &'a Settings, topics: &'a dyn Topics, now: Now, id: GroupId, was: Option<&'a Classic>) -> Self {
         let group = was.cloned().unwrap_or_else(|| Classic { state_since: Some(now.wall), ..Classic::default() });
-        Self { settings, now, id, was, group, records: Vec::new(), replies: Vec::new(), notes: Vec::new(), records_may_fail: false }
+        Self { settings, topics, now, id, was, group, records: Vec::new(), replies: Vec::new(), notes: Vec::new(), records_may_fail: false }
     }
 
     pub fn finish<R>(mut self, reply: R) -> Decision<R> {

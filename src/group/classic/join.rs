@@ -160,6 +160,7 @@ impl Draft<'_> {
         self.keep_alive(new_id);
         self.take_over(new_id, join);
         match self.group.state {
+            State::Stable if led && self.group.leaves_unread(self.topics) => self.prepare(Cause::TopicsChanged),
             State::Stable if self.group.select_protocol() == self.group.protocol && same_topics => {
                 self.resume_static(join, new_id, old_id, led);
             }
@@ -204,6 +205,9 @@ impl Draft<'_> {
             if led {
                 joined.leader = old_id.clone();
             }
+        }
+        if led {
+            self.group.unled = !join.supports_skipping_assignment;
         }
         self.complete_join(new_id, joined);
         self.store();

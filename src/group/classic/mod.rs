@@ -13,6 +13,7 @@ pub mod command;
 pub(super) mod draft;
 mod hold;
 mod join;
+mod leading;
 mod leave;
 mod owners;
 mod rebalance;
@@ -274,6 +275,8 @@ pub struct Classic {
     pub(super) protocol_type: Option<Arc<str>>,
     pub(super) protocol: Option<Arc<str>>,
     pub(super) leader: Option<MemberId>,
+    /// The leader may not know that it leads; see [`Classic::is_unled`]. Only in memory.
+    pub(super) unled: bool,
     pub(super) members: IndexMap<MemberId, Arc<Member>>,
     pub(super) statics: BTreeMap<InstanceId, MemberId>,
     /// How many members support each protocol.

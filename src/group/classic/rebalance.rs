@@ -71,6 +71,7 @@ impl Draft<'_> {
         }
         let generation = Generation(self.group.generation.0.checked_add(1).unwrap_or(0));
         self.group.generation = generation;
+        self.group.unled = false;
         self.group.pending_syncs.clear();
         self.group.protocol = self.group.select_protocol();
         self.group.subscribed = self.group.compute_subscribed();
@@ -219,6 +220,8 @@ impl Draft<'_> {
     /// After loading: sessions begin, and a group that is too large now rebalances, so that its last members are turned away.
     pub fn loaded(&mut self) {
         self.group.begin_sessions(self.now.steady);
+        let led_by_static = self.group.leader().and_then(|id| self.group.member(id)).is_some_and(|leader| leader.instance_id.is_some());
+        self.group.unled = led_by_static;
         if self.group.members.len() > self.settings.group_max_size {
             self.prepare(Cause::OverCapacity);
         }

@@ -110,7 +110,7 @@ impl<'a> ConsumerDraft<'a> {
             classic.leader = Some(leader.clone());
         }
         self.records.extend(self.group.tombstones(&self.id));
-        let mut draft = Draft::of(self.around.settings, self.around.now, self.id.clone(), Some(&classic));
+        let mut draft = Draft::of(self.around.settings, self.around.topics, self.around.now, self.id.clone(), Some(&classic));
         draft.store();
         draft.loaded();
         if after == Downgraded::Rebalances && draft.group.state == State::Stable {

@@ -278,6 +278,38 @@ fn a_static_member_changes_protocol_with_its_partitions() {
     kip.check_replay();
 }
 
+/// Nobody but the coordinator sees that there is more to assign while the leader is away, or where it doesn't know that it leads.
+#[test]
+fn partitions_that_come_while_nobody_leads_are_assigned() {
+    let join = |skips: bool| Join { instance_id: Some("i".into()), supports_skipping_assignment: skips, ..classic_join("c", []) };
+    for (skips, away) in [(false, false), (false, true), (true, true)] {
+        let mut kip = Kip::new(4);
+        let c = kip.join_now(join(skips));
+        let from = Identity { instance_id: Some("i".into()), ..kip.identity(&c) };
+        let assignments = [(c.member_id.clone(), assignment_of(&[0, 1, 2, 3]))].into();
+        kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments, ticket: Ticket(0) });
+        let back = if away { None } else { Some(kip.join_now(join(skips))) };
+        assert_eq!(kip.state(), State::Stable, "it came back without a rebalance");
+        kip.learn(&[("t", 4), ("other", 1)]);
+        let decision = kip.groups.decide_topics_changed(kip.now, &group());
+        kip.apply(decision);
+        assert_eq!(kip.state(), State::Stable, "another topic is none of the group's");
+        kip.learn(&[("t", 5), ("other", 1)]);
+        assert_eq!(kip.groups.get("g").unwrap().cares_for_topics(), !away);
+        let decision = kip.groups.decide_topics_changed(kip.now, &group());
+        kip.apply(decision);
+        match back {
+            Some(back) => assert_eq!(kip.heartbeat(&back), ErrorCode::RebalanceInProgress),
+            None => {
+                let back = kip.join_now(join(skips));
+                assert_eq!((back.generation, &back.leader, back.skip_assignment), (Generation(2), &back.member_id, false));
+                assert!(!kip.groups.get("g").unwrap().cares_for_topics());
+            }
+        }
+        kip.check_replay();
+    }
+}
+
 /// A client that can't be told to lead without assigning takes part in a rebalance, so that somebody leads.
 #[test]
 fn a_static_member_of_old_changes_protocol_with_a_rebalance() {

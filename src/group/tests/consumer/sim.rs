@@ -57,6 +57,8 @@ struct Client {
     /// Of a classic member: its heartbeats may be held back.
     holds: bool,
     beat: Option<Beat>,
+    /// As a static leader that comes back it can be told that it leads.
+    skips: bool,
     /// When it acts next.
     at: i64,
 }
@@ -131,6 +133,7 @@ impl World {
                 by_regex: random.one_in(5),
                 holds: random.one_in(2),
                 beat: None,
+                skips: random.one_in(2),
                 at: 1_000_000 + random.below(5_000) as i64,
             })
             .collect();
@@ -390,6 +393,7 @@ impl World {
             member_id: client.member_id.clone(),
             instance_id: client.instance.clone(),
             requires_known_member_id: true,
+            supports_skipping_assignment: client.skips,
             protocols: Arc::new([Protocol { name: "cooperative-sticky".into(), metadata: classic::subscription_of(&names, &owned) }]),
             rebalance_timeout_ms: 15_000,
             ..join(&client.name)
@@ -682,7 +686,7 @@ fn planted_mistakes_are_found() {
             planted::plant(None);
             failed
         };
-        (mistake, (0..150).find(fails))
+        (mistake, (0..1_000).find(fails))
     });
     std::panic::set_hook(hook);
     for (mistake, seed) in found {
