@@ -127,7 +127,7 @@ impl From<&MoveError> for ErrorCode {
 /// Why records were not deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteRecordsError {
-    #[error("records of the partition can not be deleted: its cleanup.policy is without delete")]
+    #[error("records of the partition can not be deleted: its cleanup.policy is compact without delete")]
     Policy,
     #[error("offset {before} is outside of 0 to the high watermark ({high_watermark})")]
     OutOfRange { before: Offset, high_watermark: Offset },

@@ -509,6 +509,8 @@ fn deleted_records_are_gone_after_a_kill_and_their_segments_go_with_retention() 
         assert_eq!(std::fs::read_to_string(&start_file).unwrap(), "0\n1\nt 0 6\n");
         log.configure(Arc::new(TopicConfig { cleanup_compact: true, cleanup_delete: false, ..config.clone() }));
         assert!(matches!(below(7), Err(DeleteRecordsError::Policy)));
+        log.configure(Arc::new(TopicConfig { cleanup_compact: false, cleanup_delete: false, ..config.clone() }));
+        assert_eq!(below(6).unwrap(), Offset(6), "a topic without any policy");
     }
     let (logs, log) = open(dir.path(), config.clone());
     assert_eq!(consume(&log, Offset(6)).iter().map(|(offset, _)| *offset).collect::<Vec<_>>(), [6, 7, 8, 9, 10, 11]);

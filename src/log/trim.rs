@@ -163,7 +163,8 @@ impl PartitionLog {
         if let Some(why) = self.offline_reason() {
             return Err(DeleteRecordsError::Offline(why.to_owned()));
         }
-        if !self.config.load().cleanup_delete {
+        let config = self.config.load();
+        if config.cleanup_compact && !config.cleanup_delete {
             return Err(DeleteRecordsError::Policy);
         }
         let high_watermark = self.watermarks().high_watermark;

@@ -6,6 +6,7 @@ use kafka_protocol::messages::DeleteRecordsRequest;
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::protocol::Message;
 
+use crate::alter::{SUBTRACT, change, resource};
 use crate::requests::{THEN, Topic, fetch, fetch_topic, from, list_offsets, produce, topic_name};
 use crate::side::{Side, compare};
 
@@ -72,6 +73,21 @@ fn wrongly() {
             let some = vec![below("deleted-wrongly", &[(0, 2), (1, 3), (0, 3)]), below("deleted-nowhere", &[(0, -1)])];
             side.step("one that is fine with others that aren't, and twice", version, &ask(some))?;
             side.step("where it starts then", 5, &list_offsets("deleted-wrongly", &[(0, -2)]))?;
+        }
+        Ok(())
+    });
+}
+
+/// A topic whose last policy was taken away is not compacted, so that its records may be deleted.
+#[test]
+fn without_any_policy() {
+    compare(|side| {
+        let topic = Topic::new("deleted-none", side.topic("deleted-none", 1, &[])?);
+        ten_records(side, &topic, 0)?;
+        let change = change(vec![resource(2, "deleted-none", &[("cleanup.policy", SUBTRACT, Some("delete"))])]);
+        side.step("no policy", 1, &change)?;
+        for before in [4, 2, -1] {
+            side.step(format!("below {before}"), 2, &ask(vec![below("deleted-none", &[(0, before)])]))?;
         }
         Ok(())
     });
