@@ -166,17 +166,13 @@ fn open_segments_max() -> usize {
     half.and_then(|half| usize::try_from(half).ok()).unwrap_or(usize::MAX)
 }
 
-/// Settings of a cluster that one broker can't meet: said at once, not when the first topic or batch is refused.
+/// Settings of a cluster that one broker can't meet: said at once, not when the first topic is refused.
 fn warn_of_replicas(config: &ServerConfig) {
     if config.default_replication_factor > 1 {
         tracing::warn!(
             "default.replication.factor is {}: with one broker, topics that don't ask for 1 can't be created",
             config.default_replication_factor
         );
-    }
-    let topics = config.topic_defaults.resolve(&BTreeMap::new());
-    if topics.is_ok_and(|topics| topics.min_insync_replicas > 1) {
-        tracing::warn!("min.insync.replicas is more than 1: with one broker, batches with acks=all are refused");
     }
 }
 

@@ -16,7 +16,7 @@ use kafka_protocol::{
     protocol::StrBytes,
 };
 use regex::{Regex, RegexBuilder};
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 pub const API: Api = Api {
     key: 66,
@@ -48,7 +48,9 @@ fn list(context: &Context, asked: &ListTransactionsRequest) -> (ListTransactions
     };
     let fits = |id: &str| pattern.as_ref().is_none_or(|pattern| pattern.is_match(id));
     let states: Vec<State> = asked.state_filters.iter().filter_map(|name| State::from_name(name)).collect();
-    let unknown: Vec<StrBytes> = asked.state_filters.iter().filter(|name| State::from_name(name).is_none()).cloned().collect();
+    // Each once.
+    let unknown: BTreeSet<StrBytes> = asked.state_filters.iter().filter(|name| State::from_name(name).is_none()).cloned().collect();
+    let unknown: Vec<StrBytes> = unknown.into_iter().collect();
     let filter = Filter {
         producer_ids: asked.producer_id_filters.iter().map(|id| ProducerId(id.0)).collect(),
         no_known_state: states.is_empty() && !unknown.is_empty(),

@@ -21,8 +21,9 @@ use crate::{
         watch::Waiter,
     },
     net::{Answer, Refusal},
-    types::{ErrorCode, Offset},
+    types::{ErrorCode, Offset, TopicId},
 };
+use bytes::Bytes;
 use kafka_protocol::{
     messages::{
         ProduceResponse, TopicName,
@@ -31,7 +32,7 @@ use kafka_protocol::{
     protocol::StrBytes,
 };
 use std::sync::Arc;
-use transaction::Transaction;
+use transaction::{Place, Transaction};
 
 pub const API: Api = Api {
     key: 0,
@@ -44,6 +45,9 @@ pub const API: Api = Api {
     run,
     note: "acks 0, 1 and all; every codec; idempotent and transactional producers; advertised from 0 as Kafka does",
 };
+
+/// The first version whose topics have ids and no names.
+const IDS_FROM: i16 = 13;
 
 /// What an append left to wait for.
 struct Sync {
@@ -101,27 +105,49 @@ fn append_topic(
     let name = StrBytes::from_utf8(topic.name.clone()).map_err(|_| crate::codec::Malformed::NotUtf8)?;
     let mut partitions = Vec::with_capacity(topic.partitions.len());
     for asked in topic.partitions {
-        let found = match acks {
-            -1..=1 => context.leader_log(&name, topic.id, asked.index),
-            _ => Err(ErrorCode::InvalidRequiredAcks),
-        };
         let index = asked.index.0;
-        let origin = transaction.origin((place, partitions.len()));
-        let answered = match found.map(|log| (log, origin)) {
-            Ok((_, Err(failure))) => Err(failure),
-            Ok((log, Ok(origin))) => append_partition(context, request, acks, &log, asked, origin).inspect(|appended| {
-                if let Some(to) = appended.sync_to {
-                    syncs.push(Sync { log, to, topic: place, partition: partitions.len() });
-                }
-            }),
-            Err(code) => Err(Failure::Code(code)),
-        };
+        let taken = take(context, request, acks, &name, topic.id, asked, (place, partitions.len()), transaction);
+        let answered = taken.map(|(log, appended)| {
+            if let Some(to) = appended.sync_to {
+                syncs.push(Sync { log, to, topic: place, partition: partitions.len() });
+            }
+            appended
+        });
         partitions.push(match answered {
             Ok(appended) => partition_answer(index, &appended),
             Err(failure) => failed(index, &failure),
         });
     }
     Ok(TopicProduceResponse::default().with_name(TopicName(name)).with_topic_id(topic.id.0).with_partition_responses(partitions))
+}
+
+/// Appends what is for one partition. What is looked at when is Kafka's order: whether there is such a partition, what its records are, the
+/// transaction, acks, and then the partition itself (`KafkaApis.handleProduceRequest`, `ReplicaManager.handleProduceAppend`).
+#[expect(clippy::too_many_arguments, reason = "one partition and all that its request says")]
+fn take(
+    context: &Context,
+    request: &Request,
+    acks: i16,
+    name: &str,
+    id: TopicId,
+    asked: ProducePartition,
+    place: Place,
+    transaction: &mut Transaction,
+) -> Result<(Arc<PartitionLog>, Appended), Failure> {
+    if let Some(code) = transaction.refused() {
+        return Err(Failure::Code(code));
+    }
+    if request.version() >= IDS_FROM && id.is_zero() {
+        return Err(Failure::Code(ErrorCode::UnknownTopicId));
+    }
+    let log = context.leader_log(name, id, asked.index).map_err(Failure::Code)?;
+    let batch = split_one_batch(&asked.records.unwrap_or_default(), request.version()).map_err(Failure::Records)?;
+    let origin = transaction.origin(place)?;
+    if !(-1..=1).contains(&acks) {
+        return Err(Failure::Code(ErrorCode::InvalidRequiredAcks));
+    }
+    let appended = append_partition(context, &log, batch, origin)?;
+    Ok((log, appended))
 }
 
 /// Why a partition's records were not taken.
@@ -161,22 +187,11 @@ impl Failure {
     }
 }
 
-fn append_partition(
-    context: &Context,
-    request: &Request,
-    acks: i16,
-    log: &PartitionLog,
-    asked: ProducePartition,
-    origin: Origin,
-) -> Result<Appended, Failure> {
+fn append_partition(context: &Context, log: &PartitionLog, batch: Bytes, origin: Origin) -> Result<Appended, Failure> {
     if log.topic().topic.is_internal() {
         return Err(Failure::Code(ErrorCode::InvalidTopicException));
     }
-    // The sole replica is in sync: more than one is asked for in vain.
-    if acks == -1 && log.config().min_insync_replicas > 1 {
-        return Err(Failure::Code(ErrorCode::NotEnoughReplicas));
-    }
-    let batch = split_one_batch(&asked.records.unwrap_or_default(), request.version()).map_err(Failure::Records)?;
+    // The sole replica is in sync, and min.insync.replicas asks for no more than there are (`Partition.effectiveMinIsr`).
     log.append(context.now(), batch, origin).map_err(|error| Failure::of(error, log))
 }
 

@@ -109,7 +109,10 @@ pub fn split_one_batch(records: &Bytes, produce_version: i16) -> Result<Bytes, A
 }
 
 /// The size of the batch that `bytes` begin with; `None` if it isn't there whole (`ByteBufferLogInputStream.nextBatch`).
-fn whole_batch(bytes: &[u8]) -> Result<Option<usize>, AppendError> {
+///
+/// # Errors
+/// If its length or magic can't be.
+pub fn whole_batch(bytes: &[u8]) -> Result<Option<usize>, AppendError> {
     /// The smallest message of the oldest magic.
     const LENGTH_MIN: i32 = 14;
     let Some(length) = bytes.get(8..).and_then(|b| b.first_chunk()) else { return Ok(None) };
@@ -155,6 +158,7 @@ pub fn validate(batch: &Bytes, config: &TopicConfig, now: Millis, origin: Origin
         if codec != target {
             accepted_records = recompress(target, config, opened.body())?;
             stored.set_compression(target);
+            stored.drop_unknown_attributes();
             let length = accepted_records.len().saturating_add(HEADER_BYTES - LOG_OVERHEAD);
             stored.batch_length = i32::try_from(length).unwrap_or(i32::MAX);
             stored.crc = crc32c::crc32c_append(head_crc(&stored), &accepted_records);
@@ -322,12 +326,16 @@ impl Errors {
 
 /// The topic's timestamp type and the newest timestamp, as they are to be stored.
 fn set_timestamps(stored: &mut BatchHeader, config: &TopicConfig, now: Millis, max_timestamp: Millis) {
+    let came = *stored;
     match config.message_timestamp_type {
         TimestampType::LogAppendTime => stored.set_log_append_time(now),
         TimestampType::CreateTime => {
             stored.set_timestamp_type(TimestampType::CreateTime);
             stored.max_timestamp = max_timestamp;
         }
+    }
+    if *stored != came {
+        stored.drop_unknown_attributes();
     }
 }
 

@@ -211,6 +211,12 @@ impl BatchHeader {
     pub fn set_compression(&mut self, compression: Compression) {
         self.attributes = self.attributes & !7 | compression.bits();
     }
+
+    /// Leaves out attributes that mean nothing, as Kafka does where it writes a header anew (`DefaultRecordBatch.computeAttributes`). The CRC
+    /// must be computed again.
+    pub fn drop_unknown_attributes(&mut self) {
+        self.attributes &= 7 | Self::TIMESTAMP_TYPE | Self::TRANSACTIONAL | Self::CONTROL | Self::DELETE_HORIZON;
+    }
 }
 
 /// `sequence + increment` where `i32::MAX` is followed by 0 (`DefaultRecordBatch.incrementSequence`).

@@ -144,6 +144,64 @@ fn wrong_requests_are_refused() {
     });
 }
 
+/// Whether there is such a partition is looked at first, then the records, and acks after both. Of a batch whose magic or length can't be
+/// nothing is known, not even whether it is in a transaction, so that it refuses all that came with it.
+#[test]
+fn the_order_of_refusals() {
+    compare(|side| {
+        let topic = made(side, "prod-order", &[])?;
+        for version in SOME {
+            let nowhere = Topic::new("prod-nowhere", NOBODY);
+            side.step("an unknown topic, acks 2", version, &produce(version, &nowhere, 0, good().encode()).with_acks(2))?;
+            let nobody = Topic::new("", uuid::Uuid::nil());
+            side.step("neither name nor id", version, &produce(version, &nobody, 0, good().encode()))?;
+            side.step("no bytes, acks 2", version, &produce(version, &topic, 0, Bytes::new()).with_acks(2))?;
+            let mixed = vec![(0, Some(Bytes::new())), (1, Some(good().encode())), (2, Some(good().encode()))];
+            side.step("each refused for another reason, acks 2", version, &produce_all(version, &topic, mixed).with_acks(2))?;
+            for magic in [-1, 0, 1, 3] {
+                let other = good().with(|header| header.magic = magic).encode();
+                let mixed = vec![(1, Some(good().encode())), (0, Some(other)), (2, Some(good().encode()))];
+                side.step(format!("one of magic {magic}"), version, &produce_all(version, &topic, mixed))?;
+            }
+        }
+        note_contents(side, &topic)
+    });
+}
+
+/// Not more replicas are asked for than there are.
+#[test]
+fn more_replicas_in_sync_than_there_are() {
+    compare(|side| {
+        let topic = made(side, "prod-isr", &[("min.insync.replicas", "2")])?;
+        for version in VERSIONS.min..=VERSIONS.max {
+            for acks in [-1, 1] {
+                side.step(format!("acks {acks}"), version, &produce(version, &topic, 0, good().encode()).with_acks(acks))?;
+            }
+        }
+        note_contents(side, &topic)
+    });
+}
+
+/// Attributes that mean nothing, where the broker writes the header anew and where it doesn't.
+#[test]
+fn unknown_attributes() {
+    compare(|side| {
+        for (key, value) in
+            [("message.timestamp.type", "CreateTime"), ("message.timestamp.type", "LogAppendTime"), ("compression.type", "zstd")]
+        {
+            let topic = made(side, &format!("prod-attributes-{value}"), &[(key, value)])?;
+            let batch = good().with(|header| header.attributes = 1 << 9);
+            side.step(value, 9, &produce(9, &topic, 0, batch.encode()))?;
+            let answer = side.ask(12, &fetch(12, vec![fetch_topic(12, &topic, vec![from(0, 0)])]))?;
+            let records = answer.responses.into_iter().flat_map(|topic| topic.partitions).filter_map(|partition| partition.records);
+            for batch in records.map(compat_tests::batch::read).collect::<Result<Vec<_>>>()?.into_iter().flatten() {
+                side.note(format!("stored for {value}"), format!("{:?}", batch.header.attributes));
+            }
+        }
+        Ok(())
+    });
+}
+
 /// A transactional id needs a transactional batch, and the other way round.
 #[test]
 fn a_transactional_id_without_a_transaction() {

@@ -354,8 +354,15 @@ fn transactions_are_described_and_listed() {
         let ask = ListTransactionsRequest::default;
         for version in 0..=2 {
             list("all".to_owned(), version, &ask())?;
-            let states: [&[&str]; 7] =
-                [&["Ongoing"], &["Empty", "CompleteAbort"], &["ongoing"], &["nonsense"], &["nonsense", "Ongoing"], &["Dead"], &[""]];
+            let states: [&[&str]; 7] = [
+                &["Ongoing"],
+                &["Empty", "CompleteAbort"],
+                &["ongoing"],
+                &["nonsense"],
+                &["nonsense", "Ongoing", "nonsense"],
+                &["Dead"],
+                &[""],
+            ];
             for states in states {
                 list(format!("{states:?}"), version, &ask().with_state_filters(states.iter().map(|state| text(state)).collect()))?;
             }
@@ -373,6 +380,39 @@ fn transactions_are_described_and_listed() {
             list(format!("like {pattern:?}"), 2, &ask().with_transactional_id_pattern(Some(text(pattern))))?;
         }
         Ok(())
+    });
+}
+
+/// Batches of two producers refuse a request only where both could be appended.
+#[test]
+fn records_of_two_producers() {
+    compare(|side| {
+        let topic = Topic::new("txn-two", side.topic("txn-two", 2, &[])?);
+        let (one, two) = (Producer::new(side, "txn-two-a")?, Producer::new(side, "txn-two-b")?);
+        for version in [9, 11, 12, 13] {
+            let both = |other: i32, bytes: bytes::Bytes| {
+                let mut ask = one.produce(version, &topic, 0, 0);
+                let mut more = two.produce(version, &topic, other, 0);
+                more.topic_data.iter_mut().flat_map(|topic| &mut topic.partition_data).for_each(|data| data.records = Some(bytes.clone()));
+                let more = more.topic_data.into_iter().flat_map(|topic| topic.partition_data);
+                ask.topic_data.iter_mut().for_each(|topic| topic.partition_data.extend(more.clone()));
+                ask
+            };
+            let good = two.batch(0).encode();
+            for (label, partition, bytes) in [
+                ("both are fine", 1, good.clone()),
+                ("the other's partition isn't there", 7, good.clone()),
+                ("the other's is cut short", 1, good.slice(..70)),
+            ] {
+                side.step_with(label, version, &both(partition, bytes), |answer| {
+                    for partition in answer.responses.iter_mut().flat_map(|topic| &mut topic.partition_responses) {
+                        // For a duplicate Kafka gives its newest timestamp, as if the log had stamped it; these topics stamp nothing.
+                        partition.log_append_time_ms = -1;
+                    }
+                })?;
+            }
+        }
+        contents(side, &topic, 0)
     });
 }
 

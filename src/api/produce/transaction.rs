@@ -12,8 +12,11 @@ use crate::{
     },
     codec::produce::ProduceRequest,
     coordinator::Committing,
-    log::{Proof, validate::Origin},
-    record::BatchHeader,
+    log::{
+        AppendError, Proof,
+        validate::{Origin, split_one_batch, whole_batch},
+    },
+    record::{BatchHeader, header::MAGIC},
     txn::TransactionalId,
     types::{ErrorCode, ProducerIdAndEpoch},
 };
@@ -46,11 +49,16 @@ struct Batch {
 impl Transaction {
     /// Has the request's transactional batches verified. A request without any costs a look at its headers.
     pub fn of(context: &Context, request: &ProduceRequest, version: i16) -> Self {
-        let batches = transactional(request);
-        let Some(first) = batches.first() else { return Self::default() };
         let refuse = |error| Self { refused: Some(error), ..Self::default() };
+        match has_transactional(request) {
+            Ok(false) => return Self::default(),
+            Ok(true) => {}
+            Err(error) => return refuse(ErrorCode::from(&error)),
+        }
         let Some(id) = request.transactional_id.as_ref() else { return refuse(ErrorCode::TransactionalIdAuthorizationFailed) };
         let Ok(id) = std::str::from_utf8(id) else { return refuse(ErrorCode::InvalidRequest) };
+        let batches = transactional(context, request, version);
+        let Some(first) = batches.first() else { return Self::default() };
         if batches.iter().any(|batch| batch.producer != first.producer) {
             return refuse(ErrorCode::InvalidProducerIdMapping);
         }
@@ -119,11 +127,13 @@ impl Transaction {
         self
     }
 
+    /// Why every partition of the request is refused, if it is.
+    pub fn refused(&self) -> Option<ErrorCode> {
+        self.refused
+    }
+
     /// How a partition's batch is appended, or why it isn't.
     pub fn origin(&mut self, place: Place) -> Result<Origin, Failure> {
-        if let Some(error) = self.refused {
-            return Err(Failure::Code(error));
-        }
         self.places.remove(&place).map_or(Ok(Origin::Client), |answered| answered.map(Origin::ClientInTransaction))
     }
 
@@ -135,12 +145,27 @@ impl Transaction {
     }
 }
 
-/// Only a partition's first batch is looked at: a second one is refused with all of them.
-fn transactional(request: &ProduceRequest) -> Vec<Batch> {
+/// Whether a partition's first batch is in a transaction. A batch before it whose length or magic can't be refuses the whole request, since
+/// what it holds isn't known (`RequestUtils.hasTransactionalRecords`).
+fn has_transactional(request: &ProduceRequest) -> Result<bool, AppendError> {
+    for records in request.topics.iter().flat_map(|topic| &topic.partitions).filter_map(|partition| partition.records.as_ref()) {
+        let header = whole_batch(records)?.and_then(|_| BatchHeader::parse(records));
+        if header.is_some_and(|header| header.magic == MAGIC && header.is_transactional()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The batches of partitions that are there, in a form that may be appended: the others are refused for what they are.
+fn transactional(context: &Context, request: &ProduceRequest, version: i16) -> Vec<Batch> {
     let mut batches = Vec::new();
     for (topic_place, topic) in request.topics.iter().enumerate() {
+        let Ok(name) = std::str::from_utf8(&topic.name) else { continue };
         for (place, partition) in topic.partitions.iter().enumerate() {
-            let header = partition.records.as_ref().and_then(|records: &Bytes| BatchHeader::parse(records));
+            let records = partition.records.as_ref().filter(|_| context.leader_log(name, topic.id, partition.index).is_ok());
+            let batch = records.and_then(|records: &Bytes| split_one_batch(records, version).ok());
+            let header = batch.and_then(|batch| BatchHeader::parse(&batch));
             if let Some(header) = header.filter(|header| header.is_transactional() && header.has_producer()) {
                 let producer = ProducerIdAndEpoch { id: header.producer_id, epoch: header.producer_epoch };
                 batches.push(Batch { place: (topic_place, place), producer, sequence: header.base_sequence });

@@ -287,6 +287,26 @@ fn compression_type_recompresses() {
 }
 
 #[test]
+fn attributes_without_a_meaning_stay_only_in_a_header_that_stays() {
+    const UNKNOWN: i16 = 1 << 9;
+    let changed = |batch: &Bytes| {
+        let mut header = BatchHeader::parse(batch).unwrap();
+        header.attributes |= UNKNOWN;
+        let mut bytes = [&header.encode()[..], &batch[HEADER_BYTES..]].concat();
+        header.crc = crate::record::header::batch_crc(&bytes);
+        bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
+        Bytes::from(bytes)
+    };
+    let stamped = TopicConfig { message_timestamp_type: TimestampType::LogAppendTime, ..config() };
+    let zstd = TopicConfig { compression_type: CompressionType::Codec(Compression::Zstd), ..config() };
+    for (topic, stays) in [(config(), UNKNOWN), (stamped, 0), (zstd, 0)] {
+        let accepted = client(&changed(&batch(Compression::None)), &topic).unwrap();
+        assert_sound(&accepted);
+        assert_eq!(accepted.header.attributes & UNKNOWN, stays, "{topic:?}");
+    }
+}
+
+#[test]
 fn a_record_that_decompresses_to_too_much_is_refused_where_that_is_bounded() {
     for codec in CODECS {
         // Attributes, two deltas, no key, a value with two bytes of length, and no headers.
