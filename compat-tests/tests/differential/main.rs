@@ -23,6 +23,7 @@ mod offsets;
 mod partitions;
 mod produce;
 mod producers;
+mod random_log;
 mod reassign;
 mod records;
 mod requests;

@@ -46,7 +46,11 @@ pub struct Side {
 }
 
 impl Side {
-    fn new(address: SocketAddr) -> Result<Self> {
+    /// A side with a connection and nothing noted.
+    ///
+    /// # Errors
+    /// If the broker doesn't accept it.
+    pub fn new(address: SocketAddr) -> Result<Self> {
         Ok(Self { address, client: Client::connect(address)?, steps: Vec::new() })
     }
 
@@ -220,7 +224,16 @@ impl Side {
         Client::connect(self.address)
     }
 
-    fn reconnect(&mut self) -> Result<()> {
+    /// Takes what was noted so far: label and answer of each step.
+    pub fn take_steps(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.steps)
+    }
+
+    /// Another connection in place of the script's.
+    ///
+    /// # Errors
+    /// If the broker doesn't accept it.
+    pub fn reconnect(&mut self) -> Result<()> {
         self.client = self.connect()?;
         Ok(())
     }
@@ -280,7 +293,7 @@ impl Side {
     ///
     /// # Errors
     /// If that takes too long.
-    pub fn wait_for(&mut self, what: &str, is_so: impl Fn(&mut Self) -> Result<bool>) -> Result<()> {
+    pub fn wait_for(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
         for _ in 0..LOOKS {
             if is_so(self)? {
                 return Ok(());
@@ -326,7 +339,7 @@ fn transcript(name: &'static str, address: SocketAddr, script: impl Fn(&mut Side
 }
 
 /// Both brokers, started by the first script, for all of them. (They are never dropped, but end with this process.)
-fn brokers() -> Result<(SocketAddr, SocketAddr)> {
+pub fn brokers() -> Result<(SocketAddr, SocketAddr)> {
     static STARTED: OnceLock<Result<(ApacheKafka, Target)>> = OnceLock::new();
     match STARTED.get_or_init(start) {
         Ok((kafka, ours)) => Ok((kafka.kafka(), ours.address())),
@@ -342,7 +355,8 @@ fn start() -> Result<(ApacheKafka, Target)> {
     Ok((ApacheKafka::start_with(OPTIONS)?, ours))
 }
 
-fn differences(theirs: &[(String, String)], ours: &[(String, String)]) -> Vec<String> {
+/// The steps whose answers differ, and how.
+pub fn differences(theirs: &[(String, String)], ours: &[(String, String)]) -> Vec<String> {
     let mut found = Vec::new();
     for ((label, expected), (our_label, answer)) in theirs.iter().zip(ours) {
         if label != our_label {
