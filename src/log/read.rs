@@ -203,7 +203,7 @@ impl PartitionLog {
         .map_err(ReadError::Io)
     }
 
-    /// The first record with the largest timestamp of all, from the log's start up to the high watermark.
+    /// The first record with the largest timestamp of all, from the log's start up to the high watermark; −1 is the least.
     pub fn offset_of_max_timestamp(&self) -> Result<Option<TimedOffset>, ReadError> {
         let mut max = Millis::NONE;
         self.search(|segment, end, log_start| {
@@ -216,7 +216,7 @@ impl PartitionLog {
             Ok(None::<()>)
         })
         .map_err(ReadError::Io)?;
-        if max > Millis::NONE { self.offset_for_time(max) } else { Ok(None) }
+        self.offset_for_time(max)
     }
 
     /// The first hit in the segments below the high watermark, oldest first; `look` gets each with where its readable batches end.

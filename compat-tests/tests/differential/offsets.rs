@@ -53,6 +53,22 @@ fn list_offsets_of_special_times() {
     });
 }
 
+/// Records may have no time at all: then −1 is the greatest that there is.
+#[test]
+fn the_greatest_of_no_times() {
+    compare(|side| {
+        let topic = Topic::new("no-times", side.topic("no-times", 2, &[])?);
+        for _ in 0..2 {
+            side.append(&topic, 0, &Batch::of_values(-1, &[b"one", b"two"]))?;
+            for version in 7..=ListOffsetsRequest::VERSIONS.max {
+                side.step("the greatest", version, &list_offsets("no-times", &[(0, -3), (1, -3)]))?;
+            }
+        }
+        side.append(&topic, 0, &Batch::of_values(5, &[b"three"]))?;
+        side.step("the greatest of some", 7, &list_offsets("no-times", &[(0, -3)])).map(drop)
+    });
+}
+
 #[test]
 fn list_offsets_wrongly() {
     compare(|side| {
