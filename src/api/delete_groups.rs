@@ -10,7 +10,7 @@ use crate::{
     types::ErrorCode,
 };
 use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse, GroupId, delete_groups_response::DeletableGroupResult};
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 pub const API: Api = Api {
     key: 42,
@@ -25,7 +25,10 @@ pub const API: Api = Api {
 };
 
 fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
-    let asked: DeleteGroupsRequest = request.decode()?;
+    let mut asked: DeleteGroupsRequest = request.decode()?;
+    // Each group once, as Kafka has it.
+    let mut seen = HashSet::new();
+    asked.groups_names.retain(|id| seen.insert(id.clone()));
     let delete = |id: &GroupId| {
         let group = name(id);
         context.groups.decide(&group, |groups, _| groups.decide_delete_group(&group))

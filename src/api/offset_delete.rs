@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     codec::shape::{I32, Kind, Shape, TEXT, always},
-    coordinator::Outcome,
     net::{Answer, Refusal},
     types::{ErrorCode, PartitionIndex, TopicPartition},
 };
@@ -47,12 +46,9 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
         }
     }
     let group = name(&asked.group_id);
-    let outcome = check_group(&asked.group_id).and_then(|()| {
-        if partitions.is_empty() {
-            return Ok(Outcome { reply: Ok(Vec::new()), committing: None });
-        }
-        context.groups.decide(&group, |groups, _| groups.decide_delete_offsets(&group, &partitions))
-    });
+    // The group has its say even where nothing that is there was asked for.
+    let outcome = check_group(&asked.group_id)
+        .and_then(|()| context.groups.decide(&group, |groups, _| groups.decide_delete_offsets(&group, &partitions)));
     when_committed(request, outcome, move |_, reply| respond(&asked, &known, reply.and_then(|reply| reply)))
 }
 
@@ -61,18 +57,20 @@ fn respond(asked: &OffsetDeleteRequest, known: &[bool], reply: Result<Vec<ErrorC
         Ok(decided) => decided,
         Err(error) => return (OffsetDeleteResponse::default().with_error_code(error.code()), error),
     };
-    let (mut decided, mut known) = (decided.into_iter(), known.iter());
-    let mut answer = |index: i32| {
-        let error = match known.next() {
-            Some(true) => decided.next().unwrap_or_default(),
-            _ => ErrorCode::UnknownTopicOrPartition,
-        };
-        OffsetDeleteResponsePartition::default().with_partition_index(index).with_error_code(error.code())
-    };
-    let mut topics = Vec::with_capacity(asked.topics.len());
-    for topic in &asked.topics {
-        let partitions = topic.partitions.iter().map(|p| answer(p.partition_index)).collect();
-        topics.push(OffsetDeleteResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions));
+    let answers =
+        |index: i32, error: ErrorCode| OffsetDeleteResponsePartition::default().with_partition_index(index).with_error_code(error.code());
+    let mut topics: Vec<OffsetDeleteResponseTopic> = Vec::with_capacity(asked.topics.len());
+    let (mut known, mut decided) = (known.iter().copied(), decided.into_iter());
+    let each = asked.topics.iter().flat_map(|topic| topic.partitions.iter().map(move |p| (&topic.name, p.partition_index)));
+    // Each topic once, those first that aren't there.
+    let (there, missing): (Vec<_>, Vec<_>) = each.partition(|_| known.next().unwrap_or(false));
+    let missing = missing.into_iter().map(|(name, index)| (name, answers(index, ErrorCode::UnknownTopicOrPartition)));
+    let there = there.into_iter().map(|(name, index)| (name, answers(index, decided.next().unwrap_or_default())));
+    for (name, answer) in missing.chain(there) {
+        match topics.iter_mut().find(|topic| topic.name == *name) {
+            Some(topic) => topic.partitions.push(answer),
+            None => topics.push(OffsetDeleteResponseTopic::default().with_name(name.clone()).with_partitions(vec![answer])),
+        }
     }
     let error = first_error(topics.iter().flat_map(|topic| &topic.partitions).map(|p| p.error_code));
     (OffsetDeleteResponse::default().with_topics(topics), error)

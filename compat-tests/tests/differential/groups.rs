@@ -345,6 +345,8 @@ fn offsets_are_deleted() {
             OffsetDeleteRequest::default().with_group_id(gid(group)).with_topics(topics)
         };
         side.step("nowhere", 0, &ask("diff-nobody", "topic"))?;
+        side.step("nowhere, of a topic that isn't there", 0, &ask("diff-nobody", "nowhere"))?;
+        side.step("nowhere, of nothing", 0, &OffsetDeleteRequest::default().with_group_id(gid("diff-nobody")))?;
         side.step("without a name", 0, &ask("", "topic"))?;
         for topic in ["topic", "diff-delete-topic"] {
             side.step("commit", 8, &commit(8, "diff-delete", topic, "", -1, "m"))?;
@@ -362,7 +364,7 @@ fn offsets_are_deleted() {
         side.step(
             "delete groups",
             2,
-            &DeleteGroupsRequest::default().with_groups_names(vec![gid("diff-delete"), gid("diff-nobody"), gid("")]),
+            &DeleteGroupsRequest::default().with_groups_names(vec![gid("diff-delete"), gid("diff-nobody"), gid(""), gid("diff-delete")]),
         )?;
         Ok(())
     });

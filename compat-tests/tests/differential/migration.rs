@@ -49,6 +49,15 @@ fn a_consumer_group_is_asked_as_a_classic_one() {
                 version,
                 &join(version, "mg-consumer", "", "mg-consumer-t").with_protocol_type(text("connect")),
             )?;
+            let garbage = |member: &str, instance: Option<&str>| {
+                let mut asked = groups::join(version, "mg-consumer", member, instance);
+                asked.protocols.iter_mut().for_each(|protocol| protocol.metadata = b"garbage"[..].into());
+                asked
+            };
+            side.step("words that are no subscription", version, &garbage("you", None))?;
+            if version >= 5 {
+                side.step("the same as an instance that nobody is", version, &garbage("you", Some("nobody")))?;
+            }
             side.step("nothing to choose from", version, &join(version, "mg-consumer", "", "mg-consumer-t").with_protocols(Vec::new()))?;
             side.step("a stranger leaves", version.min(5), &leave(version.min(5), "mg-consumer", &[("you", None)]))?;
         }

@@ -49,8 +49,8 @@ impl ConsumerDraft<'_> {
             self.records.truncate(before.1);
             self.replies.truncate(before.2);
             self.cause = None;
-            let id = if error == ErrorCode::GroupMaxSizeReached { "".into() } else { join.member_id.clone() };
-            Joined::error(error, id)
+            // Unlike a classic group's: no id (`handleOperationException`).
+            Joined::error(error, "".into())
         });
         self.replies.push((join.ticket, Reply::Join(joined)));
     }
@@ -70,12 +70,13 @@ impl ConsumerDraft<'_> {
         if new && join.instance_id.is_none() && join.requires_known_member_id {
             return Ok(Joined::error(ErrorCode::MemberIdRequired, id.clone()));
         }
+        // Who it is comes before what it says, as with Kafka.
+        let downgrades = self.admit(join, id)?;
         let subscription = Subscription::read(&protocol.metadata).ok_or(ErrorCode::InconsistentGroupProtocol)?;
         // It was taken out and doesn't know. One that was just given its id has nothing yet.
         if !new && !self.group.members.contains_key(id) && !subscription.owned.is_empty() {
             return Err(ErrorCode::UnknownMemberId);
         }
-        let downgrades = self.admit(join, id)?;
 
         let old = self.group.members.get(id).cloned();
         let known = old.as_ref().map_or_else(|| ConsumerMember::new(id.clone()).metadata, |member| member.metadata.clone());

@@ -132,9 +132,11 @@ impl Consumer {
         self.members.get(self.statics.get(instance_id)?)
     }
 
-    /// The assignor that most of those who ask for one ask for.
+    /// The assignor that most of those who ask for one ask for. Ties go to the one that the broker names first, as in Kafka those of the two
+    /// that there are go to `uniform`.
     pub(in crate::group) fn assignor(&self, offered: &Assignors) -> Assignor {
-        let most = self.by_assignor.iter().rev().max_by_key(|(_, count)| **count);
+        let place = |name: &str| offered.iter().position(|assignor| assignor.name() == name).unwrap_or(usize::MAX);
+        let most = self.by_assignor.iter().max_by_key(|(name, count)| (**count, std::cmp::Reverse(place(name.as_ref()))));
         most.and_then(|(name, _)| offered.iter().find(|assignor| assignor.name() == &**name)).unwrap_or(offered.default)
     }
 

@@ -61,6 +61,17 @@ fn changed_subscriptions_and_assignors_raise_the_epoch() {
 }
 
 #[test]
+fn as_many_wishes_for_one_assignor_as_for_the_other_get_the_default() {
+    for wishes in [["range", "uniform"], ["uniform", "range"]] {
+        let mut kip = Kip::new(2);
+        for (id, wish) in ["a", "b"].into_iter().zip(wishes) {
+            kip.ok(Heartbeat { server_assignor: Some(wish.into()), ..joining(id) });
+        }
+        assert_eq!(kip.groups.describe_consumer("g").unwrap().assignor, "uniform");
+    }
+}
+
+#[test]
 fn topics_that_come_grow_and_go_are_noticed() {
     let mut kip = Kip::new(2);
     let both = Heartbeat { subscribed_topic_names: Some(["t", "u"].map(Into::into).into()), ..joining("a") };
