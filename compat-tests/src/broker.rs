@@ -68,6 +68,16 @@ impl Broker {
         Self::start_in(temp, data, options, Vec::new(), Some(open_files_max))
     }
 
+    /// [`Broker::start_with`] with one thread for all connections, so that it reads requests in the order in which they come.
+    ///
+    /// # Errors
+    /// As [`Broker::start`].
+    pub fn start_with_one_thread(options: &[(&str, &str)]) -> Result<Self> {
+        let temp = TempDir::with_prefix("highwater-test-").context("make a directory")?;
+        let data = temp.path().join("data");
+        Self::start_in(temp, data, options, vec![("TOKIO_WORKER_THREADS", "1".into())], None)
+    }
+
     /// [`Broker::start_with`] on a data directory that is there already, and stays.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 
 mod alter;
 mod broker_configs;
+mod chance;
 mod clusters;
 mod configs;
 mod consumer_groups;
@@ -23,6 +24,7 @@ mod offsets;
 mod partitions;
 mod produce;
 mod producers;
+mod random_groups;
 mod random_log;
 mod reassign;
 mod records;

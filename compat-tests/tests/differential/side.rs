@@ -29,6 +29,10 @@ const OPTIONS: &[(&str, &str)] = &[
     // Assignments are computed at once, so that a script hears of them with its next heartbeat.
     ("group.consumer.assignment.interval.ms", "0"),
     ("group.consumer.assignor.offload.enable", "false"),
+    // Requests are read and decided in the order in which they come: the random scripts look when all that came before is done.
+    ("num.network.threads", "1"),
+    ("num.io.threads", "1"),
+    ("group.coordinator.append.linger.ms", "0"),
 ];
 
 /// How often, at most, and how long apart a topic is looked for that Apache Kafka has said to have made: it answers before it knows it.
@@ -350,7 +354,7 @@ pub fn brokers() -> Result<(SocketAddr, SocketAddr)> {
 fn start() -> Result<(ApacheKafka, Target)> {
     let ours = match std::env::var("COMPAT_BROKER").as_deref() {
         Ok("apache") => Target::Apache(ApacheKafka::start_with(OPTIONS)?.into()),
-        _ => Target::Highwater(Box::new(Broker::start_with(OPTIONS)?)),
+        _ => Target::Highwater(Box::new(Broker::start_with_one_thread(OPTIONS)?)),
     };
     Ok((ApacheKafka::start_with(OPTIONS)?, ours))
 }
@@ -374,7 +378,7 @@ pub fn differences(theirs: &[(String, String)], ours: &[(String, String)]) -> Ve
 }
 
 /// The lines that only one has, each after the nearest line above that says what it is in.
-fn line_difference(theirs: &str, ours: &str) -> String {
+pub fn line_difference(theirs: &str, ours: &str) -> String {
     let (a, b): (Vec<&str>, Vec<&str>) = (theirs.lines().collect(), ours.lines().collect());
     // common[i][j]: the length of the longest common subsequence of a[i..] and b[j..].
     let mut common = vec![vec![0_usize; b.len() + 1]; a.len() + 1];

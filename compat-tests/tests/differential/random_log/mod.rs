@@ -7,7 +7,6 @@
 
 mod administer;
 mod batches;
-mod chance;
 mod execute;
 mod generate;
 mod known;
