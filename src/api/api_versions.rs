@@ -43,9 +43,8 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
         return request.ready(&ApiVersionsResponse::default().with_error_code(error.code()), error);
     }
     if request.version() >= 3 {
-        let (name, version) = (asked.client_software_name.as_str().into(), asked.client_software_version.as_str().into());
         // It says the same each time.
-        let _ = request.connection.software.set(Software { name, version });
+        let _ = request.connection.software.set(Software::new(&asked.client_software_name, &asked.client_software_version));
     }
     let response = ApiVersionsResponse::default().with_api_keys(APIS.iter().map(|api| range(api)).collect());
     let response = if request.version() >= 3 { with_features(response, &context.image().features, request.version()) } else { response };

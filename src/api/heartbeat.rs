@@ -60,7 +60,8 @@ fn respond(reply: Result<ErrorCode, ErrorCode>) -> (HeartbeatResponse, ErrorCode
 ///
 /// - Java's sends heartbeats from a thread of its own, whose closing doesn't wait for answers, and the next one in its time whether there was an
 ///   answer or not; it waits `request.timeout.ms`. Closing then waits for all that its connection to the coordinator has under way, and its
-///   LeaveGroup lets this go; but a static member sends none.
+///   LeaveGroup lets this go, or a commit; but a static member sends none. Nor does a dynamic one that is closed with `REMAIN_IN_GROUP`
+///   (KIP-1092), which nothing tells before: where it commits nothing either, its closing waits for the hold.
 /// - librdkafka's sends them from its main loop, which goes on meanwhile; it waits for the session timeout. Its connection to the coordinator is
 ///   for that alone. What is built on it says so in its version, or is Confluent's.
 ///
@@ -85,7 +86,7 @@ mod tests {
         let held = |name: &str, version: &str, instance: Option<&str>| {
             let from =
                 Identity { group: "g".into(), member_id: "m".into(), instance_id: instance.map(Into::into), generation: Generation(1) };
-            may_be_held(&Software { name: name.into(), version: version.into() }, &from)
+            may_be_held(&Software::new(name, version), &from)
         };
         assert!(held("apache-kafka-java", "4.4.0", None) && !held("apache-kafka-java", "4.4.0", Some("i")));
         assert!(held("librdkafka", "2.8.0", None) && held("librdkafka", "2.8.0", Some("i")));

@@ -49,11 +49,22 @@ impl ConnectionInfo {
     }
 }
 
-/// A client's library and its version (KIP-511), as the client says them.
+/// A client's library and its version (KIP-511), as the client says them; each no more than its first [`SOFTWARE_CHARS_MAX`], for every
+/// connection keeps them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Software {
     pub name: Box<str>,
     pub version: Box<str>,
+}
+
+/// What is kept of a client's name, and of its version.
+const SOFTWARE_CHARS_MAX: usize = 255;
+
+impl Software {
+    pub fn new(name: &str, version: &str) -> Self {
+        let kept = |text: &str| text.chars().take(SOFTWARE_CHARS_MAX).collect::<String>().into_boxed_str();
+        Self { name: kept(name), version: kept(version) }
+    }
 }
 
 /// What goes with an answer that is held back. It is dropped with the connection.

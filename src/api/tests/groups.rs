@@ -447,3 +447,15 @@ async fn a_broker_that_stops_sends_waiting_members_away() {
     let (answer, ()) = tokio::join!(waiting, stop);
     assert_eq!(answer.error_code, ErrorCode::NotCoordinator.code());
 }
+
+#[tokio::test]
+async fn what_a_client_calls_itself_takes_little_memory() {
+    let served = Served::new();
+    let long = "a".repeat(4 << 20);
+    let request =
+        messages::ApiVersionsRequest::default().with_client_software_name(text("librdkafka")).with_client_software_version(text(&long));
+    assert_eq!(served.ask(&api::api_versions::API, 3, &request).await.error_code, 0);
+    let software = served.connection.software.get().unwrap();
+    assert_eq!(&*software.name, "librdkafka");
+    assert!(software.version.len() < 1_000, "{} bytes are kept", software.version.len());
+}
