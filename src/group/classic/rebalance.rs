@@ -217,13 +217,22 @@ impl Draft<'_> {
         }
     }
 
-    /// After loading: sessions begin, and a group that is too large now rebalances, so that its last members are turned away.
+    /// After loading: sessions begin, and a group that is too large now rebalances, so that its last members are turned away. So does one that
+    /// became a classic one and had not rebalanced yet: its record names no leader.
     pub fn loaded(&mut self) {
         self.group.begin_sessions(self.now.steady);
-        let led_by_static = self.group.leader().and_then(|id| self.group.member(id)).is_some_and(|leader| leader.instance_id.is_some());
-        self.group.unled = led_by_static;
+        let is_led = self.group.leader.is_some();
+        if !is_led {
+            self.group.leader = self.group.members.keys().next().cloned();
+        }
+        let leader = self.group.leader().and_then(|id| self.group.member(id));
+        self.group.unled = leader.is_some_and(|leader| leader.instance_id.is_some());
         if self.group.members.len() > self.settings.group_max_size {
             self.prepare(Cause::OverCapacity);
+        } else if !is_led && !self.group.members.is_empty() {
+            self.prepare(Cause::Downgraded);
+        } else {
+            self.topics_changed();
         }
     }
 

@@ -12,7 +12,6 @@ use crate::{
         Classic, ClassicMemberMetadata, ConsumerGroupMetadata, ConsumerMemberMetadata, ConsumerRecord, Epoch, Generation, GroupId, Member,
         MemberId, Record, Reply, State, TargetMetadata, Topics,
         classic::{
-            Cause,
             command::{Joined, Synced},
             draft::Draft,
         },
@@ -106,16 +105,16 @@ impl<'a> ConsumerDraft<'a> {
     /// added later are read by nobody.
     pub(super) fn downgrade(&mut self, after: Downgraded<'_>) {
         let mut classic = self.group.to_classic(self.around.topics, self.around.now.wall);
-        if let Downgraded::Led(leader) = after {
-            classic.leader = Some(leader.clone());
-        }
+        // A record without a leader says that the rebalance is still to come, also to a broker that loads it after a crash.
+        classic.leader = match after {
+            Downgraded::Led(leader) => Some(leader.clone()),
+            Downgraded::Rebalances => None,
+        };
         self.records.extend(self.group.tombstones(&self.id));
         let mut draft = Draft::of(self.around.settings, self.around.topics, self.around.now, self.id.clone(), Some(&classic));
         draft.store();
         draft.loaded();
-        if after == Downgraded::Rebalances && draft.group.state == State::Stable {
-            draft.prepare(Cause::Downgraded);
-        }
+        draft.group.unled = false;
         draft.tell_moved();
         self.records.append(&mut draft.records);
         self.replies.append(&mut draft.replies);

@@ -278,6 +278,25 @@ fn a_static_member_changes_protocol_with_its_partitions() {
     kip.check_replay();
 }
 
+/// Seed 7104: what the member that was gone had read stayed unread, since nobody was told of the rebalance any more.
+#[test]
+fn a_group_that_became_a_classic_one_rebalances_also_after_a_crash() {
+    let mut kip = Kip::new(4);
+    let c = classic_group(&mut kip);
+    kip.ok(joining("n"));
+    let (c, owned) = follow(&mut kip, &c, vec![0, 1, 2, 3]);
+    assert_eq!(owned, [0, 1]);
+    kip.ok(beat("n", -1));
+    assert_eq!(kip.state(), State::PreparingRebalance);
+    kip.restart();
+    assert_eq!((kip.state(), kip.heartbeat(&c)), (State::PreparingRebalance, ErrorCode::RebalanceInProgress));
+    let again = kip.join_now(Join { member_id: c.member_id.clone(), ..classic_join("c", [0, 1]) });
+    assert_eq!((again.error, &again.leader), (ErrorCode::None, &c.member_id));
+    kip.sync(&again, &[]);
+    kip.restart();
+    assert_eq!(kip.state(), State::Stable, "it has rebalanced");
+}
+
 /// Nobody but the coordinator sees that there is more to assign while the leader is away, or where it doesn't know that it leads.
 #[test]
 fn partitions_that_come_while_nobody_leads_are_assigned() {
