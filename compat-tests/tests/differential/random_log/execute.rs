@@ -27,6 +27,10 @@ use crate::transactional::tid;
 
 /// Kafka's `Errors.OFFSET_OUT_OF_RANGE`.
 const OFFSET_OUT_OF_RANGE: i16 = 1;
+/// Kafka's `Errors.INCONSISTENT_TOPIC_ID`.
+const INCONSISTENT_TOPIC_ID: i16 = 103;
+/// From this version of Produce on a partition joins a transaction by being produced to.
+const JOINS_FROM: i16 = 12;
 
 /// What batches of a Produce are, once their symbols are numbers.
 struct Sent {
@@ -84,19 +88,7 @@ impl World {
             let topic = self.known.topic(*at);
             let mut partitions = Vec::new();
             for written in all {
-                let by = written.by.map(|(who, sequence)| {
-                    let (mut id, mut epoch) = self.known.who(who);
-                    // A transactional batch of no producer is taken by Kafka, although nothing could end its transaction; here it is refused.
-                    if written.transactional && id < 0 {
-                        id = NO_PRODUCER;
-                    }
-                    // Kafka finds a producer without an epoch in a batch that it compresses anew with an unknown server error; here it is
-                    // taken, as Kafka does elsewhere.
-                    if matches!(at, At::Slot(slot) if self.known.recompressed[*slot]) {
-                        epoch = epoch.max(0);
-                    }
-                    (id, epoch, self.known.sequence(*at, written.partition, (id, epoch), sequence))
-                });
+                let by = self.writer(version, *at, written);
                 let records = batches::encode(written, by)?;
                 let count = i32::try_from(written.items.len())?;
                 sent.push(Sent { at: *at, partition: written.partition, by, count });
@@ -145,6 +137,26 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Id, epoch and first sequence of a batch's producer.
+    fn writer(&self, version: i16, at: At, written: &Written) -> Option<(i64, i16, i32)> {
+        let (who, sequence) = written.by?;
+        let (mut id, mut epoch) = self.known.who(who);
+        // A transactional batch of no producer is taken by Kafka, although nothing could end its transaction; here it is refused.
+        if written.transactional && id < 0 {
+            id = NO_PRODUCER;
+        }
+        // Kafka finds a producer without an epoch in a batch that it compresses anew with an unknown server error; here it is
+        // taken, as Kafka does elsewhere.
+        if matches!(at, At::Slot(slot) if self.known.recompressed[slot]) {
+            epoch = epoch.max(0);
+        }
+        let first = self.known.sequence(at, written.partition, (id, epoch), sequence);
+        // Where a partition knows nothing of the producer but that a request before version 12 was refused, Kafka goes by that one and
+        // takes any first sequence; here it is by the request that comes.
+        let is_new = written.transactional && version >= JOINS_FROM && !self.known.has_taken(at, written.partition, id);
+        Some((id, epoch, if is_new { 0 } else { first }))
     }
 
     /// The connection stays if all was well, which the answer to the next request shows.
@@ -230,9 +242,10 @@ impl World {
             let _ = write!(found, "error {} ", read.error_code);
             let records = read.records.unwrap_or_default();
             let Some(last) = batch::read(records.clone())?.pop() else { break };
-            offset = last.header.base_offset + i64::from(last.header.last_offset_delta) + 1;
+            offset = end_of(&last);
             let known = &self.known;
-            let aborted = read.aborted_transactions.into_iter().flatten();
+            // As in `show_fetched`.
+            let aborted = read.aborted_transactions.into_iter().flatten().filter(|aborted| aborted.first_offset < offset);
             let aborted = aborted.map(|aborted| (aborted.first_offset, known.shown_producer(aborted.producer_id.0)));
             all_aborted.extend(aborted.filter(|_| !known.is_faulty));
             found.push_str(&batches::describe(records, |id| known.shown_producer(id), Known::shown_time, known.recompressed[slot])?);
@@ -320,14 +333,16 @@ fn show_fetched(known: &Known, answer: &mut FetchResponse) -> Result<Vec<(String
         let is_recompressed = known.slot(&topic.topic, topic.topic_id).is_some_and(|slot| known.recompressed[slot]);
         topic.partitions.sort_by_key(|partition| partition.partition_index);
         for partition in &mut topic.partitions {
-            // Kafka's sessions remember the name that belonged to the id; ours says that nothing has the id. Clients ask for Metadata after
-            // either.
-            if partition.error_code == UNKNOWN_TOPIC_ID {
+            // Kafka's sessions remember the name that belonged to the id, and whether another topic has it now; ours says that nothing has the
+            // id. Clients ask for Metadata after each.
+            if [UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID].contains(&partition.error_code) {
                 partition.error_code = UNKNOWN_TOPIC_OR_PARTITION;
             }
             // As in ListOffsets.
             if partition.error_code == 0 {
-                partition.last_stable_offset = partition.last_stable_offset.max(partition.log_start_offset);
+                let slot = known.slot(&topic.topic, topic.topic_id);
+                let start = slot.and_then(|slot| known.starts.get(&(slot, partition.partition_index))).copied().unwrap_or(0);
+                partition.last_stable_offset = partition.last_stable_offset.max(start);
             }
             if known.is_faulty {
                 partition.aborted_transactions.iter_mut().for_each(Vec::clear);
@@ -338,8 +353,10 @@ fn show_fetched(known: &Known, answer: &mut FetchResponse) -> Result<Vec<(String
             let mut records = partition.records.as_mut().map(|records| std::mem::replace(records, Bytes::new())).unwrap_or_default();
             let batches = batch::read(records.clone())?;
             // Where the limits leave no room for a batch Kafka doesn't look for transactions.
-            if batches.is_empty() {
-                partition.aborted_transactions = None;
+            match batches.last().map(end_of) {
+                None => partition.aborted_transactions = None,
+                // It looks for them up to the next entry of its index, and so may tell of some that lie beyond what it answers.
+                Some(end) => partition.aborted_transactions.iter_mut().for_each(|all| all.retain(|aborted| aborted.first_offset < end)),
             }
             // An answer ends with its segment, and Kafka begins a new one for a batch that it then refuses because of its producer.
             if known.slot(&topic.topic, topic.topic_id).is_some_and(|slot| known.rolls[slot]) {
@@ -351,4 +368,9 @@ fn show_fetched(known: &Known, answer: &mut FetchResponse) -> Result<Vec<(String
         }
     }
     Ok(found)
+}
+
+/// The offset after a batch.
+fn end_of(batch: &batch::Batch) -> i64 {
+    batch.header.base_offset + i64::from(batch.header.last_offset_delta) + 1
 }

@@ -22,6 +22,7 @@ pub const NEVER_ROLLED: (&str, &str) = ("segment.ms", "10000000000000");
 
 /// The producer says that its broker has set the times.
 const STAMPED: Flaw = Flaw::Bits(1 << 3);
+const TRANSACTIONAL: Flaw = Flaw::Bits(1 << 4);
 
 /// What the sequence so far has most likely done.
 struct State {
@@ -31,7 +32,8 @@ struct State {
     rolls: [bool; TOPICS],
     /// The broker may have compressed some of it anew, so that sizes differ.
     recompressed: [bool; TOPICS],
-    sessions: usize,
+    /// Whether each session has partitions with a last fetched epoch.
+    sessions: Vec<bool>,
     open: [bool; PRODUCERS],
 }
 
@@ -42,7 +44,7 @@ pub fn sequence(seed: u64) -> Vec<Step> {
         partitions: [0; TOPICS],
         rolls: [false; TOPICS],
         recompressed: [false; TOPICS],
-        sessions: 0,
+        sessions: Vec::new(),
         open: [false; PRODUCERS],
     };
     let topics = 1 + state.chance.below(TOPICS);
@@ -282,6 +284,10 @@ impl State {
         let codec = chance.mostly(Codec::None, 3, &[Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd]);
         let mut flaw = self.flaw(codec);
         let by = by.map(|slot| (self.writer(slot, transactional), self.sequence()));
+        // A transactional batch of no producer is taken by Kafka, although nothing could end its transaction; here it is refused.
+        if by.is_none() && flaw == TRANSACTIONAL {
+            flaw = Flaw::None;
+        }
         let mut items = items;
         // Kafka finds a time before 1970 in batches that it compresses anew with an unknown server error; here it is taken, as Kafka does
         // elsewhere. And it gives all records the greatest time if the producer says that the broker has stamped them; here each keeps its own,
@@ -321,7 +327,7 @@ impl State {
             Flaw::Magic(3),
             Flaw::Bits(1 << 5),
             STAMPED,
-            Flaw::Bits(1 << 4),
+            TRANSACTIONAL,
             Flaw::Bits(1 << 9),
             Flaw::LastOffset(1),
             Flaw::LastOffset(-1),
@@ -353,21 +359,26 @@ impl State {
         let session = match self.chance.below(10) {
             0..=4 => Session::None,
             5 => Session::New,
-            _ if self.sessions == 0 => Session::New,
+            _ if self.sessions.is_empty() => Session::New,
             6..=8 => {
                 let more = self.chance.mostly(0, 10, &[1, -1, 5]);
-                Session::Next(self.chance.below(self.sessions), more)
+                Session::Next(self.chance.below(self.sessions.len()), more)
             }
             _ => match self.chance.below(6) {
-                0 => Session::End(self.chance.below(self.sessions)),
+                0 => Session::End(self.chance.below(self.sessions.len())),
                 1 => Session::Nobody(self.chance.one_of(&[0, 1, -1])),
-                2 => Session::Instead(self.chance.below(self.sessions)),
-                _ => Session::Next(self.chance.below(self.sessions), 0),
+                2 => Session::Instead(self.chance.below(self.sessions.len())),
+                _ => Session::Next(self.chance.below(self.sessions.len()), 0),
             },
         };
-        let least = if session == Session::None { 4 } else { 7 };
+        // An answer of before version 12 can't say that the log was cut: Kafka refuses a request whose session asks for that.
+        let of = if let Session::Next(slot, _) | Session::End(slot) = session { Some(slot) } else { None };
+        let least = match session {
+            Session::None => 4,
+            _ if of.is_some_and(|slot| self.sessions[slot]) => 12,
+            _ => 7,
+        };
         let version = self.chance.version(least, 18);
-        self.sessions += usize::from(matches!(session, Session::New | Session::Instead(_)));
         let sizes = [0, 1, 70, 75, 100, 150, 200, 300, 700];
         let isolation = i8::from(self.chance.one_in(2));
         let mut bytes_max = self.chance.mostly(50 << 20, 5, &sizes);
@@ -376,6 +387,12 @@ impl State {
         if self.recompressed.iter().any(|it| *it) {
             bytes_max = 50 << 20;
             from.iter_mut().flat_map(|(_, reads)| reads).for_each(|read| read.bytes_max = 1 << 20);
+        }
+        let has_epochs = from.iter().flat_map(|(_, reads)| reads).any(|read| read.last_epoch != -1);
+        if matches!(session, Session::New | Session::Instead(_)) {
+            self.sessions.push(has_epochs);
+        } else if let Some(asked) = of.and_then(|slot| self.sessions.get_mut(slot)) {
+            *asked |= has_epochs;
         }
         // Of a topic without an id Kafka finds an unknown server error, unless it is alone.
         if version >= 13 {
@@ -509,7 +526,9 @@ impl State {
     fn metadata(&mut self) -> Step {
         let version = self.chance.version(4, 13);
         let by_id = version >= 12 && self.chance.one_in(2);
-        let of = (0..=self.chance.below(3)).map(|_| self.topic()).collect();
+        let mut of: Vec<At> = (0..=self.chance.below(3)).map(|_| self.topic()).collect();
+        // Kafka finds a topic without name and id with an unknown server error (`metadata.rs`).
+        of.retain(|at| !by_id || *at != At::Impossible);
         Step::Metadata { version, of, by_id }
     }
 }

@@ -96,7 +96,8 @@ impl Known {
 
     pub fn topic(&self, at: At) -> Topic {
         let id = match at {
-            At::Slot(slot) => self.topics[slot].last().copied().unwrap_or(NOBODY),
+            // Of those that were never made each has another that nobody has.
+            At::Slot(slot) => self.topics[slot].last().copied().unwrap_or(Uuid::from_u128(NOBODY.as_u128() + 1 + slot as u128)),
             At::Nowhere => NOBODY,
             At::Impossible => Uuid::nil(),
         };
@@ -176,6 +177,11 @@ impl Known {
                 if next < 0 { next & i32::MAX } else { next }.wrapping_add(more)
             }
         }
+    }
+
+    /// Whether a partition has taken anything from a producer.
+    pub fn has_taken(&self, at: At, partition: i32, id: i64) -> bool {
+        matches!(at, At::Slot(slot) if self.taken.contains_key(&(slot, partition, id)))
     }
 
     /// A partition has taken a batch.

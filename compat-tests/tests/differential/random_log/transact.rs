@@ -17,6 +17,10 @@ use crate::groups::gid;
 use crate::requests::{text, topic_name};
 use crate::transactional::tid;
 
+/// Kafka's `Errors` of a commit by a member that a group doesn't have, and of one by a member's generation where there is no group.
+const UNKNOWN_MEMBER_ID: i16 = 25;
+const ILLEGAL_GENERATION: i16 = 22;
+
 /// Kafka asks about the transactions of several requests at once, and says to all what the first one's version knows.
 pub fn same_for_all_versions(code: &mut i16) {
     const INVALID_TXN_STATE: i16 = 48;
@@ -146,6 +150,10 @@ impl World {
         self.side.step_with(format!("{step:?}"), version, &ask, |answer| {
             for partition in answer.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
                 same_for_all_versions(&mut partition.error_code);
+                // Kafka has a group from a commit on that it refused or that was aborted; here there is one once an offset is in it.
+                if partition.error_code == ILLEGAL_GENERATION {
+                    partition.error_code = UNKNOWN_MEMBER_ID;
+                }
             }
         })?;
         Ok(())
