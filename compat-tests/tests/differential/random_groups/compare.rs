@@ -164,7 +164,7 @@ impl Pair<'_> {
 
     fn answered_otherwise(&mut self, turn: &Turn<'_>, theirs: &Said, ours: &Said, trace: bool) -> Result<Outcome> {
         let what = &turn.step.what;
-        if let Some(why) = known::answer(turn.step, theirs) {
+        if let Some(why) = known::answer(turn.step, theirs).or_else(|| known::assigned_already(theirs, ours, &self.put_off)) {
             return Ok(Outcome::Parted(why));
         }
         if !self.nothings.is_empty() && (tells(what) || matches!(what, What::Delete { .. } | What::OffsetDelete { .. })) {
@@ -295,7 +295,9 @@ impl Pair<'_> {
             if expected.whole == said.whole {
                 continue;
             }
-            if let Some(why) = known::fails(expected).or_else(|| self.another_leads(expected, said)) {
+            let why = known::fails(expected).or_else(|| known::was_taken_out(turn.step, expected, said));
+            let why = why.or_else(|| known::assigned_already(expected, said, &self.put_off));
+            if let Some(why) = why.or_else(|| self.another_leads(expected, said)) {
                 return Ok(Some(Outcome::Parted(why)));
             }
             let found = turn.differs(&format!("answer: {}", expected.label), &expected.whole, &said.whole);

@@ -9,7 +9,7 @@ use kafka_protocol::messages::{ConsumerGroupDescribeResponse, DescribeGroupsResp
 
 use crate::random_groups::plain::{show_classic, show_consumer};
 use crate::random_groups::play::{Play, Rest, Said};
-use crate::random_groups::script::{At, Beat, Step, What};
+use crate::random_groups::script::{At, Beat, Join, Meta, Step, What};
 use crate::requests::text;
 
 /// States that only a consumer group with members is in, but for Stable, where nothing is left to let go of.
@@ -44,18 +44,32 @@ pub fn is_refused_upgrade(step: &Step, theirs: Option<&Said>, before: Option<&St
         && before.is_some_and(|state| state == "PreparingRebalance" || state == "CompletingRebalance")
 }
 
+/// Why a classic member of a consumer group is told to join again by ours alone (REBALANCE_IN_PROGRESS): ours has assigned already.
+pub fn assigned_already(theirs: &Said, ours: &Said, put_off: &BTreeSet<String>) -> Option<&'static str> {
+    (!put_off.is_empty() && has_code(theirs, 0) && has_code(ours, 27)).then_some("assigned in between")
+}
+
+/// Why ours alone doesn't know one who joins: it says that it owns partitions, so it is one who was taken out and doesn't know it. Kafka takes
+/// it on while others have what it reads.
+pub fn was_taken_out(step: &Step, theirs: &Said, ours: &Said) -> Option<&'static str> {
+    let owns = |(_, meta): &(&str, Meta)| matches!(meta, Meta::Topics { owned: true, .. });
+    let owner = matches!(&step.what, What::Join(Join { protocols, .. }) if protocols.iter().any(owns));
+    (owner && has_code(theirs, 0) && has_code(ours, 25)).then_some("one that was taken out")
+}
+
 /// Whether a SyncGroup waited for its leader when its member was taken out (UNKNOWN_MEMBER_ID). Kafka never answers it.
 pub fn is_of_one_removed(ours: &Said) -> bool {
     ours.led.is_none() && has_code(ours, 25)
 }
 
 /// Whether targets that differ are as good as each other: all the same partitions are given, and highwater's greatest share is no greater than
-/// Kafka's, nor its least less.
+/// Kafka's, nor its least less; or the shares of each topic are as large (`range` looks at no more than that).
 pub fn as_good(theirs: &ConsumerGroupDescribeResponse, ours: &ConsumerGroupDescribeResponse) -> bool {
     ours.groups.iter().all(|ours| {
         let Some(theirs) = theirs.groups.iter().find(|theirs| theirs.group_id == ours.group_id) else { return false };
         let (theirs, ours) = (shares(&theirs.members), shares(&ours.members));
-        theirs.0 == ours.0 && theirs.1.first() <= ours.1.first() && theirs.1.last() >= ours.1.last()
+        let in_all = theirs.1.first() <= ours.1.first() && theirs.1.last() >= ours.1.last();
+        theirs.0 == ours.0 && (in_all || theirs.2 == ours.2)
     })
 }
 
@@ -86,17 +100,20 @@ fn place(text: &str) -> u32 {
     (hash ^ (hash >> 16)) & 15
 }
 
-/// All partitions that are given, and how many each member has, the least first.
-fn shares(members: &[Member]) -> (Vec<(String, i32)>, Vec<usize>) {
-    let of = |member: &Member| -> Vec<(String, i32)> {
-        let topics = member.target_assignment.topic_partitions.iter();
-        topics.flat_map(|topic| topic.partitions.iter().map(|partition| (topic.topic_name.to_string(), *partition))).collect()
+/// All partitions that are given, how many each member has, and how many of each topic, the least first.
+type Shares<'a> = (BTreeSet<(&'a str, i32)>, Vec<usize>, BTreeMap<&'a str, Vec<usize>>);
+
+fn shares(members: &[Member]) -> Shares<'_> {
+    let of = |member: &Member| member.target_assignment.topic_partitions.iter().map(|topic| topic.partitions.len()).sum();
+    let topics = || members.iter().flat_map(|member| &member.target_assignment.topic_partitions);
+    let all = topics().flat_map(|topic| topic.partitions.iter().map(|partition| (&**topic.topic_name, *partition))).collect();
+    let sorted = |mut counts: Vec<usize>| {
+        counts.sort_unstable();
+        counts
     };
-    let mut all: Vec<_> = members.iter().flat_map(of).collect();
-    let mut counts: Vec<_> = members.iter().map(|member| of(member).len()).collect();
-    all.sort();
-    counts.sort_unstable();
-    (all, counts)
+    let of_topic = |name: &str| sorted(topics().filter(|topic| &**topic.topic_name == name).map(|topic| topic.partitions.len()).collect());
+    let by_topic = topics().map(|topic| (&**topic.topic_name, of_topic(&topic.topic_name))).collect();
+    (all, sorted(members.iter().map(of).collect()), by_topic)
 }
 
 /// When members are taken out Kafka puts the new assignment off until another's heartbeat; highwater has it at once, for those whose

@@ -34,8 +34,8 @@ pub struct Member {
     pub generation: i32,
     kind: StrBytes,
     protocol: StrBytes,
-    /// The members that it assigns to, if it leads.
-    leads: Vec<StrBytes>,
+    /// The members that it assigns to, if it leads, with what they said.
+    leads: Vec<(StrBytes, Bytes)>,
     /// Its id in the new protocol: which life of it it is, and what the coordinator called it if it did.
     pub life: u32,
     pub epoch: i32,
@@ -224,10 +224,11 @@ impl Play {
 
     /// What a leader brings: the first topics' partitions in turn to the members by their symbols.
     fn assignments(&self, leader: &Member, brings: Brings) -> Vec<SyncGroupRequestAssignment> {
-        let mut members: Vec<(StrBytes, &StrBytes)> = leader.leads.iter().map(|id| (self.symbol(id), id)).collect();
+        // Those of whom nobody heard since they joined are told apart by what they said.
+        let mut members: Vec<_> = leader.leads.iter().map(|(id, said)| (self.symbol(id), said, id)).collect();
         members.sort();
         let count = members.len();
-        let assigned = |(nth, (symbol, id)): (usize, &(StrBytes, &StrBytes))| {
+        let assigned = |(nth, (symbol, _, id)): (usize, &(StrBytes, &Bytes, &StrBytes))| {
             let partitions: Vec<i32> = (0..PARTITIONS).filter(|partition| *partition as usize % count == nth).collect();
             let bytes = match brings {
                 Brings::Garbage => Bytes::from(format!("for {}", &**symbol)),
@@ -412,7 +413,7 @@ impl Play {
                 if answer.error_code == 0 && is.id == answer.member_id {
                     is.generation = answer.generation_id;
                     is.protocol = answer.protocol_name.clone().unwrap_or_default();
-                    is.leads = answer.members.iter().map(|member| member.member_id.clone()).collect();
+                    is.leads = answer.members.iter().map(|member| (member.member_id.clone(), member.metadata.clone())).collect();
                 }
             }
             UNKNOWN_MEMBER_ID if own => {
