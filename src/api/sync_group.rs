@@ -42,7 +42,7 @@ fn run(context: &Arc<Context>, request: Request) -> Result<Answer, Refusal> {
     let version = request.version();
     // Clients of version 5 must say what they believe to speak (`areMandatoryProtocolTypeAndNamePresent`).
     let incomplete = version >= 5 && (asked.protocol_type.is_none() || asked.protocol_name.is_none());
-    let checked = check_group(&asked.group_id).and(if incomplete { Err(ErrorCode::InconsistentGroupProtocol) } else { Ok(()) });
+    let checked = if incomplete { Err(ErrorCode::InconsistentGroupProtocol) } else { check_group(&asked.group_id) };
     if let Err(error) = checked {
         return when_committed(request, Err(error), respond);
     }

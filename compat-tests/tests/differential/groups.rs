@@ -268,6 +268,7 @@ fn members_that_are_not_who_they_say() {
                     side.step(format!("{state}: sync with another protocol"), version, &other)?;
                     let other = ask(&id, generation).with_protocol_type(None);
                     side.step(format!("{state}: sync without a type"), version, &other)?;
+                    side.step(format!("{state}: sync without a type or a group's name"), version, &other.with_group_id(gid("")))?;
                 }
             }
             for version in 0..=4 {
