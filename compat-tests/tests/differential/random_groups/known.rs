@@ -64,9 +64,13 @@ pub fn is_of_one_removed(ours: &Said) -> bool {
 
 /// Whether targets that differ are as good as each other: all the same partitions are given, and highwater's greatest share is no greater than
 /// Kafka's, nor its least less; or the shares of each topic are as large (`range` looks at no more than that).
+/// Where Kafka has put its assignment off there is nothing to compare yet.
 pub fn as_good(theirs: &ConsumerGroupDescribeResponse, ours: &ConsumerGroupDescribeResponse) -> bool {
     ours.groups.iter().all(|ours| {
         let Some(theirs) = theirs.groups.iter().find(|theirs| theirs.group_id == ours.group_id) else { return false };
+        if theirs.assignment_epoch < theirs.group_epoch {
+            return true;
+        }
         let (theirs, ours) = (shares(&theirs.members), shares(&ours.members));
         let in_all = theirs.1.first() <= ours.1.first() && theirs.1.last() >= ours.1.last();
         theirs.0 == ours.0 && (in_all || theirs.2 == ours.2)
@@ -79,10 +83,14 @@ pub fn is_made(told: &ConsumerGroupDescribeResponse) -> bool {
     told.groups.iter().filter(several).any(|group| group.members.iter().any(|member| Play::is_made(&member.member_id)))
 }
 
-/// Whether somebody subscribes to several topics. Kafka goes through some by the order of their ids, which are chance; and where members
-/// subscribe to different topics highwater's assignment is another.
+/// Whether somebody subscribes to several topics, or to others than somebody else. Kafka goes through some topics by the order of their ids,
+/// which are chance; and where members subscribe to different topics highwater's assignment is another.
 pub fn is_of_several_topics(told: &ConsumerGroupDescribeResponse) -> bool {
-    told.groups.iter().flat_map(|group| &group.members).any(|member| member.subscribed_topic_names.len() > 1)
+    told.groups.iter().any(|group| {
+        let mut subscribed = group.members.iter().map(|member| &member.subscribed_topic_names);
+        let first = group.members.first().map(|member| &member.subscribed_topic_names);
+        subscribed.any(|names| names.len() > 1 || Some(names) != first)
+    })
 }
 
 /// Whether members are in the order of their ids in a hash table of Java's, which is Kafka's order; ours is that of their ids.

@@ -13,8 +13,8 @@ mod script;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use kafka_protocol::messages::FindCoordinatorRequest;
@@ -45,7 +45,7 @@ fn number(name: &str) -> Option<u64> {
 /// Topics that both have, by name and by each one's ids; groups have a coordinator by then.
 fn topics() -> Result<(Topics, Topics)> {
     static MADE: Mutex<Option<(Topics, Topics)>> = Mutex::new(None);
-    let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(made) = &*made {
         return Ok(made.clone());
     }
@@ -78,10 +78,15 @@ fn say(script: &[Step], planted: Option<Planted>, patience: compare::Patience) -
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let (kafka, ours) = brokers()?;
     let (theirs, mine) = topics()?;
+    // All share the group without a name: one at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut outcome = Outcome::Parted("never said");
     for _ in 0..TRIES {
         let prefix = format!("rg-{}", RUNS.fetch_add(1, Ordering::Relaxed));
         let (mut theirs, mut ours) = (Play::new(kafka, prefix.clone(), theirs.clone())?, Play::new(ours, prefix, mine.clone())?);
+        theirs.begin()?;
+        ours.begin()?;
         outcome = run(script, planted, patience, &mut theirs, &mut ours)?;
         if !matches!(outcome, Outcome::Parted(_)) {
             break;

@@ -10,8 +10,8 @@ use compat_tests::wire::Client;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, DescribeGroupsRequest,
-    JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse,
+    ApiVersionsRequest, ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, DeleteGroupsRequest,
+    DescribeGroupsRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse,
 };
 use kafka_protocol::protocol::{Request, StrBytes};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -95,6 +95,11 @@ impl Play {
             symbols: HashMap::new(),
             called: HashMap::new(),
         })
+    }
+
+    /// Forgets what former scripts have committed to the group without a name, which all share.
+    pub fn begin(&mut self) -> Result<()> {
+        self.control.ask(2, &DeleteGroupsRequest::default().with_groups_names(vec![gid("")])).map(|_| ())
     }
 
     pub fn group(&self, number: u8) -> String {
