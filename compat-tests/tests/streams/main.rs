@@ -117,11 +117,14 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()>
     Ok(())
 }
 
-/// Writes `given` until the application is in the middle of it, which for exactly once is in the middle of a transaction; then the rest.
-fn begin(broker: &Broker, application: &Instance, given: &[Given]) -> Result<()> {
+/// Writes `given` until the application is in the middle of it, which for exactly once is in the middle of a transaction. The rest, which is
+/// still to be written.
+fn begin<'a>(broker: &Broker, application: &Instance, given: &'a [Given]) -> Result<&'a [Given]> {
     let mut client = broker.connect()?;
-    let mut parts = given.chunks(TOPICS.len() * ROUNDS_AT_ONCE);
-    for part in parts.by_ref() {
+    let mut rest = given;
+    while !rest.is_empty() {
+        let part;
+        (part, rest) = rest.split_at(rest.len().min(TOPICS.len() * ROUNDS_AT_ONCE));
         let (stable, end) = (offsets(&mut client, "counts", At::Stable)?, offsets(&mut client, "counts", At::End)?);
         input::write(&mut client, part)?;
         let mut open = false;
@@ -135,7 +138,13 @@ fn begin(broker: &Broker, application: &Instance, given: &[Given]) -> Result<()>
             break;
         }
     }
-    parts.try_for_each(|part| input::write(&mut client, part))
+    Ok(rest)
+}
+
+/// Writes the rest of a part.
+fn write_rest(broker: &Broker, rest: &[Given]) -> Result<()> {
+    let mut client = broker.connect()?;
+    rest.chunks(TOPICS.len() * ROUNDS_AT_ONCE).try_for_each(|part| input::write(&mut client, part))
 }
 
 /// Waits until the outputs have at least as many records.
@@ -241,7 +250,12 @@ fn run_over(restarts: &[Restart], application: &Application, given: &[Given]) ->
     let mut instance = application.start(&broker.bootstrap())?;
     let mut left_open = 0;
     for (part, what) in given.chunks(given.len() / restarts.len() + 1).zip(restarts) {
-        begin(&broker, &instance, part)?;
+        let rest = begin(&broker, &instance, part)?;
+        // An application that is killed is killed in the middle of the transaction that was seen, not after the one that followed.
+        let is_killed = matches!(what, Restart::ApplicationKilled | Restart::BothKilled);
+        if !is_killed {
+            write_rest(&broker, rest)?;
+        }
         match what {
             Restart::BrokerKilled => {
                 broker.kill()?;
@@ -265,6 +279,7 @@ fn run_over(restarts: &[Restart], application: &Application, given: &[Given]) ->
                     broker.restart()?;
                 }
                 left_open += usize::from(is_open(&mut broker.connect()?)?);
+                write_rest(&broker, rest)?;
                 instance = application.start(&broker.bootstrap())?;
             }
         }
@@ -345,7 +360,7 @@ fn a_standby_takes_over_exactly_where_an_instance_was_killed_or_hung() -> Result
     let given = input::lines_and_pairs(ROUNDS)?;
     let third = given.len() / 3;
 
-    begin(&broker, &one, &given[..third])?;
+    write_rest(&broker, begin(&broker, &one, &given[..third])?)?;
     one.kill()?;
     wait_for_all(&broker, &other, &given[..third])?;
 
@@ -353,13 +368,13 @@ fn a_standby_takes_over_exactly_where_an_instance_was_killed_or_hung() -> Result
     set_transaction_version(&broker, 2)?;
     let one = first.start(&bootstrap)?;
     one.wait_until_running()?;
-    begin(&broker, &one, &given[third..2 * third])?;
+    write_rest(&broker, begin(&broker, &one, &given[third..2 * third])?)?;
     one.pause()?;
     wait_for_all(&broker, &other, &given[..2 * third])?;
     // It believes that it is a member and in a transaction, and has to learn that it isn't.
     one.resume()?;
 
-    begin(&broker, &one, &given[2 * third..])?;
+    write_rest(&broker, begin(&broker, &one, &given[2 * third..])?)?;
     other.close()?;
     wait_for_all(&broker, &one, &given)?;
     one.close()?;
