@@ -13,8 +13,9 @@ use crate::{
     net::{Answer, Refusal},
     types::{ErrorCode, PartitionIndex, TopicPartition},
 };
+use indexmap::IndexMap;
 use kafka_protocol::messages::{
-    OffsetDeleteRequest, OffsetDeleteResponse,
+    OffsetDeleteRequest, OffsetDeleteResponse, TopicName,
     offset_delete_response::{OffsetDeleteResponsePartition, OffsetDeleteResponseTopic},
 };
 use std::sync::Arc;
@@ -59,7 +60,7 @@ fn respond(asked: &OffsetDeleteRequest, known: &[bool], reply: Result<Vec<ErrorC
     };
     let answers =
         |index: i32, error: ErrorCode| OffsetDeleteResponsePartition::default().with_partition_index(index).with_error_code(error.code());
-    let mut topics: Vec<OffsetDeleteResponseTopic> = Vec::with_capacity(asked.topics.len());
+    let mut topics: IndexMap<_, Vec<OffsetDeleteResponsePartition>> = IndexMap::new();
     let (mut known, mut decided) = (known.iter().copied(), decided.into_iter());
     let each = asked.topics.iter().flat_map(|topic| topic.partitions.iter().map(move |p| (&topic.name, p.partition_index)));
     // Each topic once, those first that aren't there.
@@ -67,11 +68,11 @@ fn respond(asked: &OffsetDeleteRequest, known: &[bool], reply: Result<Vec<ErrorC
     let missing = missing.into_iter().map(|(name, index)| (name, answers(index, ErrorCode::UnknownTopicOrPartition)));
     let there = there.into_iter().map(|(name, index)| (name, answers(index, decided.next().unwrap_or_default())));
     for (name, answer) in missing.chain(there) {
-        match topics.iter_mut().find(|topic| topic.name == *name) {
-            Some(topic) => topic.partitions.push(answer),
-            None => topics.push(OffsetDeleteResponseTopic::default().with_name(name.clone()).with_partitions(vec![answer])),
-        }
+        topics.entry(name).or_default().push(answer);
     }
+    let topic =
+        |(name, partitions): (&TopicName, Vec<_>)| OffsetDeleteResponseTopic::default().with_name(name.clone()).with_partitions(partitions);
+    let topics: Vec<_> = topics.into_iter().map(topic).collect();
     let error = first_error(topics.iter().flat_map(|topic| &topic.partitions).map(|p| p.error_code));
     (OffsetDeleteResponse::default().with_topics(topics), error)
 }

@@ -422,8 +422,9 @@ async fn offsets_are_deleted_and_groups_need_names() {
     let topics = vec![OffsetDeleteRequestTopic::default().with_name(topic("t")).with_partitions(vec![partition(0), partition(9)])];
     let request = messages::OffsetDeleteRequest::default().with_topics(topics);
     let deleted = served.ask(&offset_delete::API, 0, &request.clone().with_group_id(gid("g"))).await;
-    let errors: Vec<_> = deleted.topics[0].partitions.iter().map(|p| p.error_code).collect();
-    assert_eq!((deleted.error_code, errors), (0, vec![0, ErrorCode::UnknownTopicOrPartition.code()]));
+    // What isn't there comes first, as from Kafka.
+    let errors: Vec<_> = deleted.topics[0].partitions.iter().map(|p| (p.partition_index, p.error_code)).collect();
+    assert_eq!((deleted.error_code, errors), (0, vec![(9, ErrorCode::UnknownTopicOrPartition.code()), (0, 0)]));
     let nowhere = served.ask(&offset_delete::API, 0, &request.clone().with_group_id(gid("g"))).await;
     assert_eq!(nowhere.error_code, ErrorCode::GroupIdNotFound.code());
     let nameless = served.ask(&offset_delete::API, 0, &request).await;
