@@ -160,7 +160,11 @@ impl Draft<'_> {
         self.keep_alive(new_id);
         self.take_over(new_id, join);
         match self.group.state {
-            State::Stable if led && self.group.leaves_unread(self.topics) => self.prepare(Cause::TopicsChanged),
+            // Partitions came while the leader was away; or this member was to let go of some and then join again, when it went (seed 1814).
+            State::Stable if self.group.leaves_unread(self.topics) => {
+                let who = self.who(new_id);
+                self.prepare(Cause::StaticMemberReplaced { who });
+            }
             State::Stable if self.group.select_protocol() == self.group.protocol && same_topics => {
                 self.resume_static(join, new_id, old_id, led);
             }

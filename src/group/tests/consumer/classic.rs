@@ -329,6 +329,21 @@ fn partitions_that_come_while_nobody_leads_are_assigned() {
     }
 }
 
+/// A cooperative member lets go of what another is to have, and joins again so that the other gets it; one that restarts in between doesn't.
+#[test]
+fn what_a_static_member_let_go_of_as_it_restarted_is_assigned() {
+    let mut kip = Kip::new(4);
+    let join = Join { instance_id: Some("i".into()), ..classic_join("c", []) };
+    let c = kip.join_now(join.clone());
+    let from = Identity { instance_id: Some("i".into()), ..kip.identity(&c) };
+    let assignments = [(c.member_id.clone(), assignment_of(&[0, 1, 3]))].into();
+    kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments, ticket: Ticket(0) });
+    assert_eq!(kip.state(), State::Stable);
+    let back = kip.join_now(join);
+    assert_eq!((back.error, back.generation, &back.leader, back.skip_assignment), (ErrorCode::None, Generation(2), &back.member_id, false));
+    kip.check_replay();
+}
+
 /// A client that can't be told to lead without assigning takes part in a rebalance, so that somebody leads.
 #[test]
 fn a_static_member_of_old_changes_protocol_with_a_rebalance() {
