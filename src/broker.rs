@@ -114,9 +114,8 @@ impl Broker {
         run_groups(&context, &stop, &mut clockwork);
         transactions::run(&context, &stop, &mut clockwork);
         let cleaner = cleaner::Cleaner::start(&context)?;
-        clockwork.spawn(cleaner.clone().follow(context.cluster.images(), stop.subscribe()));
         let mover = mover::Mover::start(&context)?;
-        clockwork.spawn(follow::follow(context.clone(), mover.shared(), stop.subscribe()));
+        clockwork.spawn(follow::follow(context.clone(), cleaner.clone(), mover.shared(), stop.subscribe()));
         let _ = source.compactor.set(cleaner.compactor().clone());
         let lag = lag::Rounds::start(&context)?;
         source.pages.open(pages::Broker { context: context.clone(), http: ready.http.clone() });

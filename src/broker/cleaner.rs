@@ -4,7 +4,6 @@
 
 use crate::{
     api::Context,
-    cluster::Image,
     config::LogCleanerConfig,
     log::{CompactSettings, Compactor},
     telemetry::CompactionSample,
@@ -20,7 +19,6 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
-use tokio::sync::watch;
 
 /// Told when threads have to end.
 #[derive(Default)]
@@ -108,7 +106,7 @@ impl Cleaner {
     }
 
     /// Goes by this from now on: there are more or fewer threads, which pause as long and clean as fast as it says.
-    fn obey(self: &Arc<Self>, config: &LogCleanerConfig) -> anyhow::Result<()> {
+    pub fn obey(self: &Arc<Self>, config: &LogCleanerConfig) -> anyhow::Result<()> {
         self.compactor.configure(settings(config));
         self.backoff_ms.store(config.backoff_ms, Ordering::Relaxed);
         let mut threads = self.threads.lock();
@@ -126,28 +124,6 @@ impl Cleaner {
         drop(threads);
         self.stop.wake();
         Ok(())
-    }
-
-    /// Follows the configs that are set while the broker runs, until it stops.
-    pub async fn follow(self: Arc<Self>, mut images: watch::Receiver<Arc<Image>>, mut stopping: watch::Receiver<bool>) {
-        let mut obeyed = None;
-        loop {
-            let now = current(&self.context);
-            match now {
-                Ok(config) if obeyed.as_ref() != Some(&config) => {
-                    if let Err(error) = self.obey(&config) {
-                        tracing::error!(%error, "compaction can't go by what was set");
-                    }
-                    obeyed = Some(config);
-                }
-                Ok(_) => {}
-                Err(error) => tracing::error!(%error, "compaction can't go by what was set"),
-            }
-            tokio::select! {
-                changed = images.changed() => if changed.is_err() { return },
-                _ = stopping.wait_for(|stopping| *stopping) => return,
-            }
-        }
     }
 
     /// Ends them; blocks until what they are at has ended, which is soon.

@@ -1,19 +1,25 @@
-//! Follows the configs that are set while the broker runs, but for the cleaner's, which its own task follows: from a new image to who goes by it.
+//! Follows the configs that are set while the broker runs: from a new image to who goes by it.
 
-use super::mover::Shared;
+use super::{cleaner::Cleaner, mover::Shared};
 use crate::{api::Context, config::Dynamic};
 use std::sync::{Arc, atomic::Ordering};
 use tokio::sync::watch;
 
 /// Until the broker stops.
-pub async fn follow(context: Arc<Context>, moves: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
+pub async fn follow(context: Arc<Context>, cleaner: Arc<Cleaner>, moves: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
     let mut images = context.cluster.images();
-    let mut obeyed = None;
+    let mut obeyed: Option<Dynamic> = None;
     loop {
         images.borrow_and_update();
         match context.config.with_layers(context.image().layers()) {
             Ok(dynamic) if obeyed.as_ref() != Some(&dynamic) => {
                 obey(&context, &moves, &dynamic);
+                // It has threads to begin and to end.
+                if obeyed.as_ref().map(|before| &before.log_cleaner) != Some(&dynamic.log_cleaner)
+                    && let Err(error) = cleaner.obey(&dynamic.log_cleaner)
+                {
+                    tracing::error!(%error, "compaction can't go by what was set");
+                }
                 obeyed = Some(dynamic);
             }
             Ok(_) => {}

@@ -8,7 +8,9 @@ use super::{Generation, GroupId, Identity, InstanceId, MemberId, Ticket};
 use crate::types::Millis;
 
 /// Larger groups are not held: each look at a group's deadlines goes through its members, and with held answers there is one by heartbeat.
-pub(super) const MEMBERS_MAX: usize = 1_000;
+const MEMBERS_MAX: usize = 1_000;
+/// The assignor of Kafka Streams. Its consumers close without leaving their group, and closing waits for every answer.
+const STREAMS_ASSIGNOR: &str = "stream";
 /// A client may come so much later than it means to, and a quarter of its interval: threads of clients that send heartbeats look at the clock
 /// a few times a second.
 const LATE_MS: i64 = 500;
@@ -43,6 +45,11 @@ pub(super) struct Bounds {
     pub max_ms: i64,
 }
 
+/// Whether heartbeats may be held back in a group of so many members, of one that speaks this protocol.
+pub(super) fn may_hold(members: usize, protocol: Option<&str>) -> bool {
+    members <= MEMBERS_MAX && protocol != Some(STREAMS_ASSIGNOR)
+}
+
 /// What is known of a member's heartbeats.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Beats {
@@ -61,7 +68,7 @@ impl Beats {
     /// One comes. The client's interval is no longer than what lies between two, whether the first of them was held or not. If more lies between
     /// them than a client is late, then what is known is too short; or it is too long, for clients skip a heartbeat while they wait for the
     /// answer to the one before. Either way it is measured anew, with one that is not held.
-    pub(super) fn comes(&mut self, now: Millis) {
+    fn comes(&mut self, now: Millis) {
         let joined = std::mem::take(&mut self.joined);
         if let Some(came) = self.came.replace(now) {
             let gap_ms = now.0.saturating_sub(came.0).max(0);
@@ -91,15 +98,25 @@ impl Beats {
     /// For how long the answer to the one that has just come may be held back; 0 is not at all: most of the interval. So that the next one is
     /// here in time however its client counts, from one to the next or from the answer, hold and interval together are no more than the middle
     /// between the interval and the session timeout.
-    pub(super) fn hold_ms(&self, bounds: Bounds) -> i64 {
+    fn hold_ms(&self, bounds: Bounds) -> i64 {
         let Some(interval_ms) = self.interval_ms else { return 0 };
         let spare_ms = bounds.session_timeout_ms.saturating_sub(interval_ms) / 2;
         let most_ms = interval_ms.saturating_sub(interval_ms / 10);
         most_ms.min(bounds.max_ms).min(spare_ms).min(self.bearable_ms.unwrap_or(i64::MAX)).max(0)
     }
 
-    /// Holds the answer to the one that has just come back, if that may be.
-    pub(super) fn hold(&mut self, now: Millis, ticket: Ticket, from: &Identity, bounds: Bounds) {
+    /// One comes, and its answer is held back if it has a ticket and that may be. An earlier one that was held: nobody reads its answer any more,
+    /// but it may hold up a connection.
+    pub(super) fn heard(&mut self, now: Millis, ticket: Option<Ticket>, from: &Identity, bounds: Bounds) -> Option<Held> {
+        let earlier = self.held.take();
+        self.comes(now);
+        if let Some(ticket) = ticket {
+            self.hold(now, ticket, from, bounds);
+        }
+        earlier
+    }
+
+    fn hold(&mut self, now: Millis, ticket: Ticket, from: &Identity, bounds: Bounds) {
         let hold_ms = self.hold_ms(bounds);
         if hold_ms > 0 {
             let (generation, is_named) = (from.generation, from.instance_id.is_some());

@@ -4,14 +4,11 @@ use super::{Classic, State, draft::Draft};
 use crate::{
     group::{
         Decision, GroupId, Identity, Now, Reply, Settings, Ticket, Volatile,
-        beats::{Bounds, Held, MEMBERS_MAX},
+        beats::{self, Bounds, Held},
         consumer::planted::{self, Mistake},
     },
     types::{ErrorCode, Millis},
 };
-
-/// The assignor of Kafka Streams. Its consumers close without leaving their group, and closing waits for every answer.
-const STREAMS_ASSIGNOR: &str = "stream";
 
 impl Classic {
     /// Heartbeat: the answer, or none if that is held back for one who has a ticket.
@@ -25,18 +22,11 @@ impl Classic {
         let (error, alive) = self.check_heartbeat(from);
         let Some(member) = self.member(&from.member_id).filter(|_| alive) else { return Decision::only(Some(error)) };
         let mut beats = member.beats;
-        // Nobody reads the answer to an earlier one any more, but it may hold up a connection.
-        let earlier = beats.held.take();
-        beats.comes(now.steady);
         let bounds =
             Bounds { session_timeout_ms: member.session_timeout_ms.into(), max_ms: settings.group_classic_heartbeat_hold_max_ms.into() };
-        let may_hold = error == ErrorCode::None
-            && self.state == State::Stable
-            && self.members.len() <= MEMBERS_MAX
-            && self.protocol.as_deref() != Some(STREAMS_ASSIGNOR);
-        if let Some(ticket) = ticket.filter(|_| may_hold) {
-            beats.hold(now.steady, ticket, from, bounds);
-        }
+        let holds =
+            error == ErrorCode::None && self.state == State::Stable && beats::may_hold(self.members.len(), self.protocol.as_deref());
+        let earlier = beats.heard(now.steady, ticket.filter(|_| holds), from, bounds);
         let volatile = Volatile::Alive {
             group: from.group.clone(),
             member: from.member_id.clone(),

@@ -160,17 +160,13 @@ impl Draft<'_> {
         self.keep_alive(new_id);
         self.take_over(new_id, join);
         match self.group.state {
-            // Partitions came while the leader was away; or this member was to let go of some and then join again, when it went (seed 1814).
-            State::Stable if self.group.leaves_unread(self.topics) => {
-                let who = self.who(new_id);
-                self.prepare(Cause::StaticMemberReplaced { who });
-            }
-            State::Stable if self.group.select_protocol() == self.group.protocol && same_topics => {
-                self.resume_static(join, new_id, old_id, led);
-            }
             State::Stable if !same_topics => {
                 let who = self.who(new_id);
                 self.prepare(Cause::MetadataChanged { who, reason: join.reason.clone() });
+            }
+            // Nothing is unread that came while the leader was away, or that this member was to let go of, and to join again, when it went (seed 1814).
+            State::Stable if self.group.select_protocol() == self.group.protocol && !self.group.leaves_unread(self.topics) => {
+                self.resume_static(join, new_id, old_id, led);
             }
             State::Stable | State::CompletingRebalance => {
                 let who = self.who(new_id);

@@ -21,17 +21,19 @@ impl Classic {
     /// Whether there are partitions of topics that its members subscribe to which nobody was given. Where one can't tell, there are none.
     pub(super) fn leaves_unread(&self, topics: &dyn Topics) -> bool {
         let Some(subscribed) = self.subscribed.as_deref().filter(|_| self.uses_consumer_protocol()) else { return false };
-        let mut given: BTreeMap<TopicName, BTreeSet<PartitionIndex>> = BTreeMap::new();
+        let there = subscribed.iter().filter_map(|topic| topics.by_name(topic.as_str()));
+        let mut missing: BTreeMap<TopicName, BTreeSet<PartitionIndex>> =
+            there.map(|topic| (topic.name, (0..topic.partitions).map(PartitionIndex).collect())).collect();
         for member in self.members().filter(|member| !member.assignment.is_empty()) {
             let Some(assignment) = Assignment::read(&member.assignment) else { return false };
-            assignment.partitions.into_iter().for_each(|(topic, partitions)| given.entry(topic).or_default().extend(partitions));
+            for (topic, partitions) in assignment.partitions {
+                let Some(missing) = missing.get_mut(&topic) else { continue };
+                for partition in &partitions {
+                    missing.remove(partition);
+                }
+            }
         }
-        let is_whole = |topic: &TopicName| {
-            let Some(there) = topics.by_name(topic.as_str()) else { return true };
-            let given = given.get(topic);
-            (0..there.partitions).all(|index| given.is_some_and(|given| given.contains(&PartitionIndex(index))))
-        };
-        !subscribed.iter().all(is_whole)
+        missing.values().any(|partitions| !partitions.is_empty())
     }
 }
 

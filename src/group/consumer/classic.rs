@@ -11,7 +11,7 @@ use crate::{
     group::{
         ClassicMemberMetadata, ConsumerMemberMetadata, Decision, Generation, GroupId, MemberId, MigrationPolicy, Now, Reply, State, Ticket,
         Topics, Volatile,
-        beats::{Bounds, MEMBERS_MAX},
+        beats::{self, Bounds},
         classic::{
             Cause,
             command::{Identity, Join, Joined, Leave, LeaveMember, Left, Sync, Synced},
@@ -282,13 +282,10 @@ impl Consumer {
         if error.is_error() {
             timers.join.get_or_insert(around.after(member.metadata.rebalance_timeout_ms.into()));
         }
-        let earlier = timers.beats.held.take();
-        timers.beats.comes(around.now.steady);
         let bounds = Bounds { session_timeout_ms, max_ms: around.settings.group_classic_heartbeat_hold_max_ms.into() };
-        let may_hold = !error.is_error() && timers.sync.is_none() && self.members.len() <= MEMBERS_MAX;
-        if let Some(ticket) = ticket.filter(|_| may_hold) {
-            timers.beats.hold(around.now.steady, ticket, from, bounds);
-        }
+        let protocol = classic.protocols.first().map(|protocol| &*protocol.name);
+        let holds = !error.is_error() && timers.sync.is_none() && beats::may_hold(self.members.len(), protocol);
+        let earlier = timers.beats.heard(around.now.steady, ticket.filter(|_| holds), from, bounds);
         Decision {
             volatile: Some(Volatile::Timers { group: from.group.clone(), changed: vec![(member.id.clone(), timers)] }),
             replies: earlier.map(|held| (held.ticket, Reply::Alive(error))).into_iter().collect(),

@@ -7,9 +7,10 @@ use std::io::{Read as _, Write as _};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use compat_tests::batch::{self, Batch, Record};
+use compat_tests::driver::Codec;
 use flate2::Compression;
 
-use super::plan::{Codec, Flaw, Item, Written};
+use super::plan::{Flaw, Item, Written};
 
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL: i16 = 1 << 5;
@@ -34,7 +35,7 @@ pub fn encode(written: &Written, by: Option<(i64, i16, i32)>) -> Result<Bytes> {
         batch = batch.from_producer(id, epoch, sequence);
     }
     batch.records = compress(written.codec, &batch.records)?;
-    batch.header.attributes |= written.codec as i16;
+    batch.header.attributes |= written.codec.id();
     batch.header.attributes |= if written.transactional { TRANSACTIONAL } else { 0 };
     let header = &mut batch.header;
     match written.flaw {

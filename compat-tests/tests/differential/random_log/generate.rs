@@ -4,7 +4,9 @@
 //! Left out, because Kafka answers by its clock: configs that let retention or compaction take records (values of `retention.*` are larger than
 //! what a run can write, and a topic is compacted only where its segments don't roll).
 
-use super::plan::{At, Codec, Epoch, Flaw, Id, Item, Of, Place, Read, Sequence, Session, Step, Who, Written};
+use compat_tests::driver::Codec;
+
+use super::plan::{At, Epoch, Flaw, Id, Item, Of, Place, Read, Sequence, Session, Step, Who, Written};
 use crate::alter::{APPEND, DELETE, SET, SUBTRACT};
 use crate::chance::Chance;
 use crate::requests::THEN;

@@ -1,6 +1,8 @@
 //! What a random sequence is made of. Nothing in it is of one broker: a topic is a number, a producer one too, and what an answer gave (ids,
 //! epochs, sessions, sequences) is said by where it comes from. So a sequence can be made from a seed alone, printed, and shortened.
 
+use compat_tests::driver::Codec;
+
 /// A topic: one of the sequence's own, or none that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
@@ -42,15 +44,6 @@ pub enum Sequence {
     /// That of the batch so many back.
     Again(usize),
     Of(i32),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
-    None,
-    Gzip,
-    Snappy,
-    Lz4,
-    Zstd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -174,14 +174,20 @@ impl World {
 
     fn transactions(&mut self, step: &Step, slots: &[usize]) -> Result<()> {
         let ids = slots.iter().map(|slot| tid(&self.known.transactional_id(*slot))).collect();
-        let (mut producers, known) = (Vec::new(), &self.known);
+        let mut producers = Vec::new();
         self.side.step_with(format!("{step:?}"), 0, &DescribeTransactionsRequest::default().with_transactional_ids(ids), |answer| {
-            let shown = answer.transaction_states.iter().map(|state| (state.transactional_id.to_string(), state.producer_id.0));
-            producers = shown.map(|(id, producer)| (id, known.shown_producer(producer))).collect();
+            producers = answer.transaction_states.iter().map(|state| (state.transactional_id.to_string(), state.producer_id.0)).collect();
         })?;
-        producers.sort();
-        self.side.note("their producers", format!("{producers:?}"));
+        self.note_producers(producers);
         Ok(())
+    }
+
+    /// Notes whose transactions those are, by their symbols.
+    fn note_producers(&mut self, producers: Vec<(String, i64)>) {
+        let shown = producers.into_iter().map(|(id, producer)| (id, self.known.shown_producer(producer)));
+        let mut shown: Vec<_> = shown.collect();
+        shown.sort();
+        self.side.note("their producers", format!("{shown:?}"));
     }
 
     fn list_transactions(
@@ -197,15 +203,13 @@ impl World {
             .with_state_filters(states.iter().map(|state| text(state)).collect())
             .with_producer_id_filters(producer.map(|_| ProducerId(self.known.who(own).0)).into_iter().collect())
             .with_transactional_id_pattern(pattern.map(text));
-        let (mut producers, known) = (Vec::new(), &self.known);
-        let prefix = format!("{}-", known.prefix());
+        let mut producers = Vec::new();
+        let prefix = format!("{}-", self.known.prefix());
         self.side.step_with(format!("{step:?}"), version, &ask, |answer| {
             answer.transaction_states.retain(|state| state.transactional_id.starts_with(&prefix));
-            let shown = answer.transaction_states.iter().map(|state| (state.transactional_id.to_string(), state.producer_id.0));
-            producers = shown.map(|(id, producer)| (id, known.shown_producer(producer))).collect();
+            producers = answer.transaction_states.iter().map(|state| (state.transactional_id.to_string(), state.producer_id.0)).collect();
         })?;
-        producers.sort();
-        self.side.note("their producers", format!("{producers:?}"));
+        self.note_producers(producers);
         Ok(())
     }
 

@@ -60,11 +60,16 @@ fn assigned(bytes: &[u8]) -> Vec<i32> {
 /// A stable classic group of one that has all of `t`.
 fn classic_group(kip: &mut Kip) -> Joined {
     let joined = kip.join_now(classic_join("c", []));
-    let from = kip.identity(&joined);
-    let assignments = [(joined.member_id.clone(), assignment_of(&[0, 1, 2, 3]))].into();
-    let ticket = kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments, ticket: Ticket(0) });
-    assert_eq!(assigned(&kip.synced(ticket).assignment), [0, 1, 2, 3]);
+    assert_eq!(sync_assignment(kip, &joined, None, &[0, 1, 2, 3]), [0, 1, 2, 3]);
     joined
+}
+
+/// SyncGroup of one that leads, perhaps as a static member, and gives itself these; what it hears.
+fn sync_assignment(kip: &mut Kip, joined: &Joined, instance_id: Option<&str>, partitions: &[i32]) -> Vec<i32> {
+    let from = Identity { instance_id: instance_id.map(Into::into), ..kip.identity(joined) };
+    let assignments = [(joined.member_id.clone(), assignment_of(partitions))].into();
+    let ticket = kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments, ticket: Ticket(0) });
+    assigned(&kip.synced(ticket).assignment)
 }
 
 fn sync_now(kip: &mut Kip, joined: &Joined) -> Synced {
@@ -304,9 +309,7 @@ fn partitions_that_come_while_nobody_leads_are_assigned() {
     for (skips, away) in [(false, false), (false, true), (true, true)] {
         let mut kip = Kip::new(4);
         let c = kip.join_now(join(skips));
-        let from = Identity { instance_id: Some("i".into()), ..kip.identity(&c) };
-        let assignments = [(c.member_id.clone(), assignment_of(&[0, 1, 2, 3]))].into();
-        kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments, ticket: Ticket(0) });
+        sync_assignment(&mut kip, &c, Some("i"), &[0, 1, 2, 3]);
         let back = if away { None } else { Some(kip.join_now(join(skips))) };
         assert_eq!(kip.state(), State::Stable, "it came back without a rebalance");
         kip.learn(&[("t", 4), ("other", 1)]);
@@ -335,9 +338,7 @@ fn what_a_static_member_let_go_of_as_it_restarted_is_assigned() {
     let mut kip = Kip::new(4);
     let join = Join { instance_id: Some("i".into()), ..classic_join("c", []) };
     let c = kip.join_now(join.clone());
-    let from = Identity { instance_id: Some("i".into()), ..kip.identity(&c) };
-    let assignments = [(c.member_id.clone(), assignment_of(&[0, 1, 3]))].into();
-    kip.send_sync(Sync { from, protocol_type: None, protocol: None, assignments, ticket: Ticket(0) });
+    sync_assignment(&mut kip, &c, Some("i"), &[0, 1, 3]);
     assert_eq!(kip.state(), State::Stable);
     let back = kip.join_now(join);
     assert_eq!((back.error, back.generation, &back.leader, back.skip_assignment), (ErrorCode::None, Generation(2), &back.member_id, false));
@@ -405,6 +406,35 @@ fn a_classic_member_hears_at_once_what_a_consumer_group_wants_of_it() {
     assert_eq!(kip.beaten(next), ErrorCode::RebalanceInProgress, "n has left, and the group goes back to the classic protocol");
     assert_eq!(kip.state(), State::PreparingRebalance);
     kip.check_replay();
+}
+
+/// Kafka Streams closes without leaving, and waits for every answer: it isn't held while its group migrates either.
+#[test]
+fn streams_is_not_held_in_a_consumer_group() {
+    for (protocol, holds) in [("cooperative-sticky", true), ("stream", false)] {
+        let mut kip = Kip::new(4);
+        let join = |owned: &[i32]| {
+            let join = classic_join("c", owned.iter().copied());
+            Join { protocols: Arc::new([Protocol { name: protocol.into(), metadata: join.protocols[0].metadata.clone() }]), ..join }
+        };
+        let c = kip.join_now(join(&[]));
+        sync_assignment(&mut kip, &c, None, &[0, 1, 2, 3]);
+        kip.ok(joining("n"));
+        assert_eq!(kip.heartbeat(&c), ErrorCode::RebalanceInProgress);
+        let mut c = c;
+        for owned in [&[0, 1, 2, 3][..], &[0, 1]] {
+            c = kip.join_now(Join { member_id: c.member_id.clone(), ..join(owned) });
+            assert_eq!(sync_now(&mut kip, &c).error, ErrorCode::None);
+        }
+        let from = kip.identity(&c);
+        let mut held = false;
+        for _ in 0..3 {
+            let ticket = kip.send_beat(&from);
+            held |= kip.waits(ticket);
+            kip.sleep(3_000);
+        }
+        assert_eq!((kip.groups.get("g").unwrap().consumer().is_some(), held), (true, holds), "{protocol}");
+    }
 }
 
 #[test]
